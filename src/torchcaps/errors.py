@@ -1,0 +1,26 @@
+"""The one error type that means "the user can mend this", and the sentence for an unknown name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TorchcapsError(Exception):
+    """A mistake outside the code: a wrong name, file, size or setting.
+
+    The message is one or two sentences that say what was got, what was expected and what to do.
+    The command line prints it without a traceback and exits with code 2.
+    """
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> TorchcapsError:
+    """Build the error for a name that is not in a list, with the nearest known one.
+
+    >>> str(unknown_name("routing", "dinamic", ["dynamic", "em"]))
+    "routing 'dinamic' is unknown: did you mean 'dynamic'? One of: dynamic, em"
+    """
+    names = sorted(known)
+    nearest = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean '{nearest[0]}'? " if nearest else ""
+    return TorchcapsError(f"{kind} '{name}' is unknown: {hint}One of: {', '.join(names)}")

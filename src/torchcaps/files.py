@@ -1,0 +1,68 @@
+"""Files that are either whole or absent: write beside the target, then rename."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torchcaps.errors import TorchcapsError
+
+
+@contextlib.contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """Give a temporary path beside ``target`` that replaces it when the block ends well.
+
+    A reader sees the old file or the new one, never a part. Whatever goes wrong, the temporary file is
+    removed. Trouble of the operating system (disk full, read-only folder) becomes a clear error.
+    """
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        make_folder(target.parent)
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def cannot_write(target: Path, error: OSError) -> TorchcapsError:
+    """The error for a path that could not be written, in the operating system's words."""
+    reason = error.strerror or str(error)
+    return TorchcapsError(f"cannot write {target}: {reason}. Free some space or choose another folder")
+
+
+def make_folder(folder: Path) -> Path:
+    """Make a folder and its parents, or say why not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return folder
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with atomic_path(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(target: Path, value: Any) -> None:
+    """Write a JSON file with stable formatting, whole or not at all."""
+    write_text(target, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def read_json(source: Path) -> Any:
+    """Read a JSON file, or say what is wrong with it."""
+    try:
+        return json.loads(source.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise TorchcapsError(f"{source} is not a readable JSON file: {error}") from error

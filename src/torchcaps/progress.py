@@ -1,0 +1,25 @@
+"""Progress bars on standard error, for anything that may take more than two seconds."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+Advance = Callable[[int], None]
+
+
+@contextlib.contextmanager
+def progress_bar(description: str, total: int | None, *, unit: str = "") -> Iterator[Advance]:
+    """Show a bar while the block runs; the block calls the given function with what it has done.
+
+    ``total=None`` shows that something is happening when nobody can say how much is left. ``unit="bytes"``
+    counts in kB, MB and so on.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda amount: progress.update(task, advance=amount)

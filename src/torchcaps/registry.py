@@ -1,0 +1,51 @@
+"""Named records: what there is to choose from.
+
+Listings, help texts, tables in the documentation and parametrised tests are all made from these records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+from torchcaps.errors import TorchcapsError, unknown_name
+
+
+class Named(Protocol):
+    """Anything with a name; records are frozen dataclasses."""
+
+    @property
+    def name(self) -> str: ...
+
+
+R = TypeVar("R", bound=Named)
+
+
+class Registry(Generic[R]):
+    """Records by name, in the order they were added."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._records: dict[str, R] = {}
+
+    def add(self, record: R) -> None:
+        """Add a record; a name can be taken once only."""
+        if record.name in self._records:
+            raise TorchcapsError(f"{self.kind} '{record.name}' is registered already: choose another name")
+        self._records[record.name] = record
+
+    def get(self, name: str) -> R:
+        """The record of that name, or an error that names the nearest one."""
+        if name not in self._records:
+            raise unknown_name(self.kind, name, self._records)
+        return self._records[name]
+
+    def names(self) -> list[str]:
+        """All names, in the order of registration."""
+        return list(self._records)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self._records.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._records
