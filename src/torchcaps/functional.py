@@ -1,0 +1,78 @@
+"""Capsule arithmetic: tensors in, tensors out.
+
+Letters in shapes: B batch, P parent positions, I children that a position sees, J parent types, D pose size.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+TINY = 1e-30  # below any length that matters, above float32's smallest normal number
+
+
+def safe_norm(vectors: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
+    """Euclidean length, with a finite gradient at zero and no overflow for any finite vector.
+
+    >>> safe_norm(torch.tensor([[3.0, 4.0], [3e30, 4e30]]))
+    tensor([5.0000e+00, 5.0000e+30])
+    """
+    peak = vectors.detach().abs().amax(dim, keepdim=True).clamp_min(TINY)
+    squares = (vectors / peak).square().sum(dim, keepdim=True)
+    norm = peak * squares.clamp_min(TINY).sqrt()
+    return norm if keepdim else norm.squeeze(dim)
+
+
+def squash(vectors: Tensor, dim: int = -1) -> Tensor:
+    r"""Shrink vectors to a length below one, keeping their direction (sabour2017, equation 1).
+
+    .. math:: v = \frac{|s|^2}{1 + |s|^2} \frac{s}{|s|}
+
+    Written as s / (|s| + 1/|s|), which neither overflows for long vectors nor divides by zero for short ones.
+
+    >>> squash(torch.tensor([3.0, 4.0])).norm()  # 25 / 26
+    tensor(0.9615)
+    """
+    norm = safe_norm(vectors, dim, keepdim=True)
+    return vectors / (norm + 1.0 / norm)
+
+
+def softmax_over_parents(logits: Tensor, child_index: Tensor | None = None) -> Tensor:
+    """Share each child out among ALL its parents: every type at every position that sees the child.
+
+    This is the competition of dynamic and EM routing. In a convolutional layer one child is seen from several
+    positions, fewer at the border; its shares sum to one over all of them together.
+
+    Args:
+        logits: (B, P, I, J).
+        child_index: (P, I), which child stands in slot i of position p. None: every slot is a child of its own,
+            as in a fully connected layer.
+    """
+    if child_index is None:
+        # Types last is the public order; types first is the one that vectorises.
+        return logits.transpose(2, 3).softmax(2).transpose(2, 3)
+    batch, positions, slots, types = logits.shape
+    owner = child_index.reshape(1, -1).expand(batch, -1)  # (B, P*I)
+    flat = logits.reshape(batch, positions * slots, types)
+    count = int(child_index.max()) + 1
+    start = flat.new_full((batch, count), -torch.inf)
+    peak = start.scatter_reduce(1, owner, flat.detach().amax(2), "amax")  # (B, children)
+    weights = (flat - peak.gather(1, owner).unsqueeze(2)).exp()
+    total = flat.new_zeros(batch, count).scatter_add(1, owner, weights.sum(2))
+    return (weights / total.gather(1, owner).unsqueeze(2)).view_as(logits)
+
+
+def weighted_votes(couplings: Tensor, votes: Tensor) -> Tensor:
+    """Sum of the votes for each parent, weighted: (B, P, I, J) and (B, P, I, J, D) give (B, P, J, D)."""
+    return torch.einsum("bpij,bpijd->bpjd", couplings, votes)
+
+
+def agreement(votes: Tensor, poses: Tensor) -> Tensor:
+    """Scalar product of each vote with its parent: (B, P, I, J, D) and (B, P, J, D) give (B, P, I, J)."""
+    return torch.einsum("bpijd,bpjd->bpij", votes, poses)
+
+
+def log_odds(probability: Tensor) -> Tensor:
+    """Logit of a probability, finite also where rounding has made it 0 or 1."""
+    margin = torch.finfo(probability.dtype).eps
+    return probability.clamp(margin, 1 - margin).logit()

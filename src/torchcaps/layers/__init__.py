@@ -1,0 +1,9 @@
+"""Layers: primary capsules, transforms, the capsule layer that joins them with a routing, decoders."""
+
+from torchcaps.layers.capsule_layer import CapsuleLayer
+from torchcaps.layers.capsules import Capsules
+from torchcaps.layers.decoder import Decoder
+from torchcaps.layers.primary import VectorPrimary
+from torchcaps.layers.transforms import DenseTransform, Transform
+
+__all__ = ["CapsuleLayer", "Capsules", "Decoder", "DenseTransform", "Transform", "VectorPrimary"]

@@ -1,0 +1,32 @@
+"""A capsule layer: transform, routing, nonlinearity."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from torchcaps.layers.capsules import Capsules
+from torchcaps.layers.transforms import Transform
+from torchcaps.routing.base import Nonlinearity, Routing
+
+
+class CapsuleLayer(nn.Module):
+    """Children vote for parents, routing settles who listens to whom, a nonlinearity finishes the poses."""
+
+    def __init__(self, transform: Transform, routing: Routing, nonlinearity: Nonlinearity) -> None:
+        super().__init__()
+        self.transform, self.routing, self.nonlinearity = transform, routing, nonlinearity
+
+    def forward(self, capsules: Capsules, couplings: list[Tensor] | None = None) -> Capsules:
+        """Parents of these capsules. A list given as ``couplings`` receives those of every iteration."""
+        routed = self.routing(
+            self.transform(capsules),
+            child_index=self.transform.child_index,
+            nonlinearity=self.nonlinearity,
+            trace=couplings is not None,
+        )
+        if couplings is not None:
+            couplings.extend(routed.couplings)
+        grid = self.transform.grid
+        pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
+        activation = None if routed.activation is None else routed.activation.unflatten(1, grid)
+        return Capsules(pose, activation)

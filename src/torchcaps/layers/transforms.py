@@ -1,0 +1,43 @@
+"""Transforms: each child capsule votes for the pose of each of its parents."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.layers.capsules import Capsules
+
+
+class Transform(nn.Module, ABC):
+    """Base of all transforms.
+
+    ``grid`` is the parents' (height, width); ``child_index`` (P, I) says which child stands in which slot of
+    which position, or is None where each child is seen once.
+    """
+
+    grid: tuple[int, int] = (1, 1)
+    child_index: Tensor | None = None
+
+    @abstractmethod
+    def forward(self, capsules: Capsules) -> Tensor:
+        """Votes (B, P, I, J, D)."""
+
+
+class DenseTransform(Transform):
+    r"""A matrix of its own for every pair of child and parent (sabour2017): \hat u_{j|i} = W_{ij} u_i."""
+
+    def __init__(self, children: int, parents: int, child_size: int, parent_size: int) -> None:
+        super().__init__()
+        self.parents, self.parent_size = parents, parent_size
+        # The spread of the authors' own release: the sum over a thousand children then starts where squash has slope.
+        self.weight = nn.Parameter(torch.randn(children, child_size, parents * parent_size) * 0.1)
+
+    def forward(self, capsules: Capsules) -> Tensor:
+        pose = capsules.pose.flatten(1, 3)  # (B, I, D_child)
+        votes = torch.bmm(pose.transpose(0, 1), self.weight)  # (I, B, J*D): no copy of W per image
+        return votes.unflatten(2, (self.parents, self.parent_size)).transpose(0, 1).unsqueeze(1)
+
+    def extra_repr(self) -> str:
+        return f"weight={tuple(self.weight.shape)}"

@@ -1,0 +1,92 @@
+"""What every model offers: scores, logits, pose and, where it has a decoder, a drawing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import Decoder
+
+
+class Output(NamedTuple):
+    """A model's answer.
+
+    Shapes: ``scores`` (B, classes) in [0, 1]; ``logits`` (B, classes), unbounded, same order as the scores;
+    ``pose`` (B, classes, D), one vector per class, or None for models without capsules.
+    """
+
+    scores: Tensor
+    logits: Tensor
+    pose: Tensor | None = None
+
+
+class Model(nn.Module, ABC):
+    """Base of all models. A subclass writes ``classify``; what comes in is checked and prepared here, once.
+
+    Images are pixels in [0, 1], whatever preparation a model wants: that is its own first layer, so that
+    nobody has to remember it and an attack's epsilon means pixels.
+
+    Args:
+        image_shape: channels, height, width.
+        classes: number of classes.
+        preprocess: what is done to pixels first.
+        decoder: what draws an image from the pose.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        preprocess: nn.Module | None = None,
+        decoder: Decoder | None = None,
+    ) -> None:
+        super().__init__()
+        self.image_shape, self.classes = image_shape, classes
+        self.preprocess = preprocess or nn.Identity()
+        self.decoder = decoder
+
+    def forward(self, images: Tensor) -> Output:
+        if images.ndim != 4 or tuple(images.shape[1:]) != self.image_shape:
+            raise TorchcapsError(
+                f"{type(self).__name__} was built for images {self.image_shape} (channels, height, width), "
+                f"got a batch of shape {tuple(images.shape)}"
+            )
+        return self.classify(self.preprocess(images))
+
+    @abstractmethod
+    def classify(self, images: Tensor) -> Output:
+        """The answer for prepared images (B, C, H, W)."""
+
+    def reconstruct(self, output: Output, labels: Tensor | None = None) -> Tensor:
+        """Draw images from the pose: of the given classes (B,), else of the highest scores."""
+        if self.decoder is None or output.pose is None:
+            raise TorchcapsError(f"this {type(self).__name__} has no decoder, so it cannot draw")
+        drawn: Tensor = self.decoder(output.pose, output.scores.argmax(1) if labels is None else labels)
+        return drawn
+
+    def after_step(self, output: Output, labels: Tensor) -> None:
+        """Called by the training loop after each optimiser step, for parts that learn outside backpropagation."""
+
+
+def convolved(size: int, *layers: tuple[int, int]) -> int:
+    """Side of a map after convolutions (kernel, stride) without padding, or an error if nothing is left.
+
+    >>> convolved(28, (9, 1), (9, 2))
+    6
+    """
+    left = size
+    for kernel, stride in layers:
+        left = (left - kernel) // stride + 1 if left >= kernel else 0
+    if left < 1:
+        smallest = 1
+        for kernel, stride in reversed(layers):
+            smallest = (smallest - 1) * stride + kernel
+        shape = " and ".join(f"{kernel}x{kernel}" for kernel, _ in layers)
+        raise TorchcapsError(
+            f"images of {size} pixels are too small for convolutions of {shape}: at least {smallest} pixels are needed"
+        )
+    return left

@@ -1,0 +1,83 @@
+"""Models by name: what there is, how it is trained, and ``create_model``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.models.base import Model
+from torchcaps.registry import Registry
+
+SIZES = ("paper", "laptop")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a paper trains a model; every value can be overruled in a run."""
+
+    loss: str
+    reconstruction_weight: float = 0.0  # on the squared error summed over an image's pixels
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "constant"
+    batch_size: int = 128
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """A model by name. ``laptop`` holds the settings that make the paper's network small."""
+
+    name: str
+    description: str
+    paper: str
+    build: Callable[..., Model]
+    recipe: Recipe
+    laptop: dict[str, Any] = field(default_factory=dict)
+    capsules: bool = True
+
+    def settings(self) -> list[str]:
+        """Names of the options that the model takes beyond image and classes."""
+        parameters = inspect.signature(self.build).parameters.values()
+        return [each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+models: Registry[ModelRecord] = Registry("model")
+
+
+def list_models() -> list[str]:
+    """Names of all models."""
+    return models.names()
+
+
+def create_model(
+    name: str, *, image_size: int = 28, channels: int = 1, classes: int = 10, size: str = "paper", **options: Any
+) -> Model:
+    """Build a model by name.
+
+    Args:
+        name: one of :func:`list_models`.
+        image_size: height and width in pixels.
+        channels: of the image.
+        classes: number of classes.
+        size: ``paper`` for the paper's network, ``laptop`` for the same with fewer channels.
+        options: settings of this model, such as ``routing="uniform"``.
+
+    >>> sum(p.numel() for p in create_model("capsnet", decoder="none").parameters())
+    6804224
+    """
+    record = models.get(name)
+    if size not in SIZES:
+        raise unknown_name("size", size, SIZES)
+    for option in options:
+        if option not in record.settings():
+            raise unknown_name(f"setting of {name}", option, record.settings())
+    if image_size < 1 or channels < 1 or classes < 2:
+        raise TorchcapsError(
+            f"cannot build {name} for {channels} channels of {image_size} pixels and {classes} classes: "
+            "at least 1 channel, 1 pixel and 2 classes are needed"
+        )
+    settings = {**(record.laptop if size == "laptop" else {}), **options}
+    return record.build((channels, image_size, image_size), classes, **settings)

@@ -1,0 +1,105 @@
+"""What a routing is: votes in, parent capsules out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.registry import Registry
+
+Nonlinearity = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The outcome of routing.
+
+    Shapes: ``pose`` (B, P, J, D), before the layer's nonlinearity; ``activation`` (B, P, J) where the routing
+    makes one; ``couplings`` one (B, P, I, J) per iteration, if they were asked for.
+    """
+
+    pose: Tensor
+    activation: Tensor | None = None
+    couplings: list[Tensor] = field(default_factory=list)
+
+
+class Routing(nn.Module, ABC):
+    """Base of all routings. A subclass writes ``forward``; what comes in is checked here, once.
+
+    Args of a call:
+        votes: (B, P, I, J, D).
+        activation: (B, P, I), how present each child is; None where children have only a pose.
+        child_index: (P, I), which child stands in which slot; None in a fully connected layer.
+        nonlinearity: what the layer does to a parent's pose afterwards; iterative routings use it inside too.
+        trace: also return the couplings of every iteration.
+    """
+
+    def __call__(
+        self,
+        votes: Tensor,
+        activation: Tensor | None = None,
+        *,
+        child_index: Tensor | None = None,
+        nonlinearity: Nonlinearity,
+        trace: bool = False,
+    ) -> Routed:
+        if votes.ndim != 5 or not votes.is_floating_point():
+            raise TorchcapsError(
+                f"{type(self).__name__} expects votes as floats (B, P, I, J, D), got {votes.dtype} {tuple(votes.shape)}"
+            )
+        if activation is not None and activation.shape != votes.shape[:3]:
+            raise TorchcapsError(
+                f"{type(self).__name__} expects one activation per child {tuple(votes.shape[:3])}, "
+                f"got {tuple(activation.shape)}"
+            )
+        # Sums over a thousand children and repeated exponentials need float32, whatever the layers around use.
+        if votes.dtype in (torch.float16, torch.bfloat16):
+            votes, activation = votes.float(), None if activation is None else activation.float()
+        with torch.autocast(votes.device.type, enabled=False):
+            routed: Routed = super().__call__(
+                votes, activation, child_index=child_index, nonlinearity=nonlinearity, trace=trace
+            )
+        return routed
+
+    @abstractmethod
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+        trace: bool,
+    ) -> Routed: ...
+
+
+@dataclass(frozen=True)
+class RoutingRecord:
+    """A routing by name, with what it needs and what it gives."""
+
+    name: str
+    description: str
+    paper: str
+    build: Callable[..., Routing]
+    iterative: bool = False
+
+
+routings: Registry[RoutingRecord] = Registry("routing")
+
+
+def create_routing(name: str, **options: object) -> Routing:
+    """Build a routing by name.
+
+    >>> create_routing("dynamic", iterations=2)
+    DynamicRouting(iterations=2)
+    """
+    record = routings.get(name)
+    try:
+        return record.build(**options)
+    except TypeError as error:
+        raise TorchcapsError(f"routing '{name}' does not take these settings: {error}") from error

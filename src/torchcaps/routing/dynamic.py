@@ -1,0 +1,76 @@
+r"""Dynamic routing: a child leans toward the parents that agree with its votes.
+
+Sabour, Frosst, Hinton: Dynamic Routing Between Capsules, 2017, https://arxiv.org/abs/1710.09829, procedure 1.
+
+.. math::
+    c_{ij} = \mathrm{softmax}_j(b_{ij}), \quad s_j = \sum_i c_{ij} \hat u_{j|i}, \quad v_j = \mathrm{squash}(s_j),
+    \quad b_{ij} \leftarrow b_{ij} + \hat u_{j|i} \cdot v_j
+
+The logits b start at zero. Gradients flow through all iterations, as the equations read.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.functional import agreement, softmax_over_parents, weighted_votes
+from torchcaps.kernels.dynamic import unrolled_dynamic_routing
+from torchcaps.routing.base import Nonlinearity, Routed, Routing, RoutingRecord, routings
+
+
+class DynamicRouting(Routing):
+    """Routing by agreement.
+
+    Args:
+        iterations: how often the couplings are computed; the first time they are equal.
+    """
+
+    def __init__(self, *, iterations: int = 3) -> None:
+        super().__init__()
+        if iterations < 1:
+            raise TorchcapsError(f"dynamic routing needs at least 1 iteration, got {iterations}")
+        self.iterations = iterations
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+        trace: bool,
+    ) -> Routed:
+        if votes.shape[1] == 1 and child_index is None and not trace and not torch.compiler.is_compiling():
+            pose = unrolled_dynamic_routing(votes.squeeze(1), self.iterations, nonlinearity)
+            return Routed(pose.unsqueeze(1))
+        return route_plainly(votes, self.iterations, child_index, nonlinearity)
+
+    def extra_repr(self) -> str:
+        return f"iterations={self.iterations}"
+
+
+def route_plainly(
+    votes: Tensor, iterations: int, child_index: Tensor | None, nonlinearity: Nonlinearity
+) -> Routed:
+    """The definition, as the equations read."""
+    logits = votes.new_zeros(votes.shape[:4])
+    couplings = []
+    for iteration in range(iterations):
+        couplings.append(softmax_over_parents(logits, child_index))
+        pose = weighted_votes(couplings[-1], votes)
+        if iteration < iterations - 1:
+            logits = logits + agreement(votes, nonlinearity(pose))
+    return Routed(pose, couplings=couplings)
+
+
+routings.add(
+    RoutingRecord(
+        name="dynamic",
+        description="iterative agreement by scalar product",
+        paper="sabour2017",
+        build=DynamicRouting,
+        iterative=True,
+    )
+)

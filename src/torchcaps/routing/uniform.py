@@ -1,0 +1,43 @@
+r"""Uniform routing: every parent gets an equal share of every child. No routing at all.
+
+Gu, Tresp, Hu: Capsule Network is Not More Robust than Convolutional Network, 2021, section 3 ("NoR").
+
+.. math:: s_j = \sum_i \hat u_{j|i} / n_i, \quad n_i = \text{number of parents of child } i
+
+This is the first iteration of dynamic routing, so that the two differ in the routing alone and not in scale.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from torchcaps.functional import softmax_over_parents, weighted_votes
+from torchcaps.routing.base import Nonlinearity, Routed, Routing, RoutingRecord, routings
+
+
+class UniformRouting(Routing):
+    """Equal couplings."""
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+        trace: bool,
+    ) -> Routed:
+        if child_index is None and not trace:
+            return Routed(votes.sum(2) / votes.shape[3])
+        couplings = softmax_over_parents(votes.new_zeros(votes.shape[:4]), child_index)
+        return Routed(weighted_votes(couplings, votes), couplings=[couplings])
+
+
+routings.add(
+    RoutingRecord(
+        name="uniform",
+        description="equal shares: the average of the votes",
+        paper="gu2021",
+        build=UniformRouting,
+    )
+)
