@@ -8,15 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.layers.capsules import Capsules
+from torchcaps.routing.base import LayerShape
 
 
 class Transform(nn.Module, ABC):
     """Base of all transforms.
 
-    ``grid`` is the parents' (height, width); ``child_index`` (P, I) says which child stands in which slot of
-    which position, or is None where each child is seen once.
+    ``shape`` holds the sizes of the votes; ``grid`` is the parents' (height, width); ``child_index`` (P, I) says
+    which child stands in which slot of which position, or is None where each child is seen once.
     """
 
+    shape: LayerShape
     grid: tuple[int, int] = (1, 1)
     child_index: Tensor | None = None
 
@@ -30,14 +32,14 @@ class DenseTransform(Transform):
 
     def __init__(self, children: int, parents: int, child_size: int, parent_size: int) -> None:
         super().__init__()
-        self.parents, self.parent_size = parents, parent_size
+        self.shape = LayerShape(1, children, parents, parent_size)
         # The spread of the authors' own release: the sum over a thousand children then starts where squash has slope.
         self.weight = nn.Parameter(torch.randn(children, child_size, parents * parent_size) * 0.1)
 
     def forward(self, capsules: Capsules) -> Tensor:
         pose = capsules.pose.flatten(1, 3)  # (B, I, D_child)
         votes = torch.bmm(pose.transpose(0, 1), self.weight)  # (I, B, J*D): no copy of W per image
-        return votes.unflatten(2, (self.parents, self.parent_size)).transpose(0, 1).unsqueeze(1)
+        return votes.unflatten(2, (self.shape.parents, self.shape.size)).transpose(0, 1).unsqueeze(1)
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}"

@@ -68,10 +68,9 @@ class CapsNet(Model):
         )
         self.conv = nn.Conv2d(image_shape[0], channels, kernel)
         self.primary = VectorPrimary(channels, types, primary_size, kernel=kernel, stride=2, nonlinearity=squash)
+        transform = DenseTransform(grid[0] * grid[1] * types, classes, primary_size, class_size)
         self.class_capsules = CapsuleLayer(
-            DenseTransform(grid[0] * grid[1] * types, classes, primary_size, class_size),
-            create_routing(routing, **(routing_options or {})),
-            squash,
+            transform, create_routing(routing, transform.shape, **(routing_options or {})), squash
         )
 
     def classify(self, images: Tensor) -> Output:

@@ -16,6 +16,25 @@ Nonlinearity = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
+class LayerShape:
+    """The sizes of a capsule layer: all that a routing may know of it when it is built.
+
+    Args:
+        positions: P, places of the parents' grid; 1 in a fully connected layer.
+        children: I, child slots that one position sees.
+        parents: J, parent types.
+        size: D, numbers in a parent's pose.
+        activations: whether the children carry an activation beside their pose.
+    """
+
+    positions: int
+    children: int
+    parents: int
+    size: int
+    activations: bool = False
+
+
+@dataclass(frozen=True)
 class Routed:
     """The outcome of routing.
 
@@ -31,6 +50,9 @@ class Routed:
 class Routing(nn.Module, ABC):
     """Base of all routings. A subclass writes ``forward``; what comes in is checked here, once.
 
+    Args:
+        shape: the sizes of the layer, for routings that hold something per child or parent.
+
     Args of a call:
         votes: (B, P, I, J, D).
         activation: (B, P, I), how present each child is; None where children have only a pose.
@@ -38,6 +60,10 @@ class Routing(nn.Module, ABC):
         nonlinearity: what the layer does to a parent's pose afterwards; iterative routings use it inside too.
         trace: also return the couplings of every iteration.
     """
+
+    def __init__(self, shape: LayerShape) -> None:
+        super().__init__()
+        self.shape = shape
 
     def __call__(
         self,
@@ -51,6 +77,11 @@ class Routing(nn.Module, ABC):
         if votes.ndim != 5 or not votes.is_floating_point():
             raise TorchcapsError(
                 f"{type(self).__name__} expects votes as floats (B, P, I, J, D), got {votes.dtype} {tuple(votes.shape)}"
+            )
+        expected = (self.shape.positions, self.shape.children, self.shape.parents, self.shape.size)
+        if votes.shape[1:] != expected:
+            raise TorchcapsError(
+                f"{type(self).__name__} was built for votes (P, I, J, D) = {expected}, got {tuple(votes.shape[1:])}"
             )
         if activation is not None and activation.shape != votes.shape[:3]:
             raise TorchcapsError(
@@ -80,7 +111,7 @@ class Routing(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class RoutingRecord:
-    """A routing by name, with what it needs and what it gives."""
+    """A routing by name, with what it needs and what it gives. ``build`` takes a LayerShape, then settings."""
 
     name: str
     description: str
@@ -92,14 +123,14 @@ class RoutingRecord:
 routings: Registry[RoutingRecord] = Registry("routing")
 
 
-def create_routing(name: str, **options: object) -> Routing:
-    """Build a routing by name.
+def create_routing(name: str, shape: LayerShape, **options: object) -> Routing:
+    """Build a routing by name, for a layer of these sizes (``transform.shape``).
 
-    >>> create_routing("dynamic", iterations=2)
+    >>> create_routing("dynamic", LayerShape(positions=1, children=1152, parents=10, size=16), iterations=2)
     DynamicRouting(iterations=2)
     """
     record = routings.get(name)
     try:
-        return record.build(**options)
+        return record.build(shape, **options)
     except TypeError as error:
         raise TorchcapsError(f"routing '{name}' does not take these settings: {error}") from error

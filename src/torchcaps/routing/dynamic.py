@@ -17,7 +17,7 @@ from torch import Tensor
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import agreement, softmax_over_parents, weighted_votes
 from torchcaps.kernels.dynamic import unrolled_dynamic_routing
-from torchcaps.routing.base import Nonlinearity, Routed, Routing, RoutingRecord, routings
+from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 
 class DynamicRouting(Routing):
@@ -27,8 +27,8 @@ class DynamicRouting(Routing):
         iterations: how often the couplings are computed; the first time they are equal.
     """
 
-    def __init__(self, *, iterations: int = 3) -> None:
-        super().__init__()
+    def __init__(self, shape: LayerShape, *, iterations: int = 3) -> None:
+        super().__init__(shape)
         if iterations < 1:
             raise TorchcapsError(f"dynamic routing needs at least 1 iteration, got {iterations}")
         self.iterations = iterations
