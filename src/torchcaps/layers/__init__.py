@@ -2,8 +2,9 @@
 
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.capsules import Capsules
+from torchcaps.layers.conv_transform import ConvTransform
 from torchcaps.layers.decoder import Decoder
 from torchcaps.layers.primary import VectorPrimary
 from torchcaps.layers.transforms import DenseTransform, Transform
 
-__all__ = ["CapsuleLayer", "Capsules", "Decoder", "DenseTransform", "Transform", "VectorPrimary"]
+__all__ = ["CapsuleLayer", "Capsules", "ConvTransform", "Decoder", "DenseTransform", "Transform", "VectorPrimary"]

@@ -20,11 +20,19 @@ class Transform(nn.Module, ABC):
 
     shape: LayerShape
     grid: tuple[int, int] = (1, 1)
-    child_index: Tensor | None = None
+    child_index: Tensor | None
+
+    def __init__(self, child_index: Tensor | None = None) -> None:
+        super().__init__()
+        self.register_buffer("child_index", child_index, persistent=False)
 
     @abstractmethod
     def forward(self, capsules: Capsules) -> Tensor:
         """Votes (B, P, I, J, D)."""
+
+    def gather(self, values: Tensor) -> Tensor:
+        """What each position sees of the children: (B, H, W, N, ...) to (B, P, I, ...)."""
+        return values.flatten(1, 3).unsqueeze(1)
 
 
 class DenseTransform(Transform):
@@ -37,7 +45,7 @@ class DenseTransform(Transform):
         self.weight = nn.Parameter(torch.randn(children, child_size, parents * parent_size) * 0.1)
 
     def forward(self, capsules: Capsules) -> Tensor:
-        pose = capsules.pose.flatten(1, 3)  # (B, I, D_child)
+        pose = self.gather(capsules.pose).squeeze(1)  # (B, I, D_child)
         votes = torch.bmm(pose.transpose(0, 1), self.weight)  # (I, B, J*D): no copy of W per image
         return votes.unflatten(2, (self.shape.parents, self.shape.size)).transpose(0, 1).unsqueeze(1)
 

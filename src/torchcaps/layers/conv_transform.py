@@ -1,0 +1,82 @@
+r"""Convolutional transform: a parent's votes come from the K x K window of children below it.
+
+Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, section 4.
+Chen et al.: Generalized Capsule Networks with Trainable Routing Procedure, 2019, https://arxiv.org/abs/1808.08692.
+
+.. math:: V_{ij} = M_i W_{ij} \quad\text{(right)} \qquad\text{or}\qquad V_{ij} = W_{ij} M_i \quad\text{(left)}
+
+W is one matrix per (place in the window, child type, parent type), the same at every position of the parents.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers.capsules import Capsules
+from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight
+from torchcaps.layers.transforms import Transform
+
+
+class ConvTransform(Transform):
+    """Matrix or vector capsules seen through a window without padding.
+
+    Args:
+        child_grid: height and width of the children.
+        types: of children.
+        parents: types of parents.
+        child_pose, parent_pose: (p, q), a pose seen as p rows of q numbers, rows first. ``right`` keeps p and needs
+            q x q' numbers per pair; ``left`` keeps q and needs p' x p. (1, D) is a vector with a full D x D' matrix.
+        kernel: K, side of the window.
+        stride: step of the window, at most K, so that no child is left out between windows.
+        multiply: ``right`` or ``left``, the side of the pose on which W stands.
+        spread: standard deviation of the first W; None keeps the size of the poses.
+
+    Shapes: pose (B, H, W, types, p*q) to votes (B, P, K*K*types, parents, p'*q'); slots ordered row, column, type.
+
+    >>> layer = ConvTransform((14, 14), 8, 16, kernel=3, stride=2)
+    >>> layer(Capsules(torch.zeros(2, 14, 14, 8, 16))).shape, layer.grid
+    (torch.Size([2, 36, 72, 16, 16]), (6, 6))
+    """
+
+    def __init__(
+        self,
+        child_grid: tuple[int, int],
+        types: int,
+        parents: int,
+        *,
+        child_pose: PoseShape = (4, 4),
+        parent_pose: PoseShape = (4, 4),
+        kernel: int,
+        stride: int = 1,
+        multiply: str = "right",
+        spread: float | None = None,
+    ) -> None:
+        if not 1 <= stride <= kernel <= min(child_grid):
+            raise TorchcapsError(
+                f"a window of {kernel} with stride {stride} does not fit {child_grid[0]}x{child_grid[1]} capsules: "
+                "it takes 1 <= stride <= kernel <= side of the grid"
+            )
+        grid = ((child_grid[0] - kernel) // stride + 1, (child_grid[1] - kernel) // stride + 1)
+        height, width = (stride * (side - 1) + kernel for side in grid)  # children beyond these are never seen
+        numbers = torch.arange(height * width * types).view(1, height, width, types)
+        super().__init__(_windows(numbers, kernel, stride).squeeze(0))
+        self.grid, self.kernel, self.stride = grid, kernel, stride
+        self.child_pose, self.parent_pose, self.multiply = child_pose, parent_pose, multiply
+        self.weight = matrix_weight(kernel * kernel * types, parents, child_pose, parent_pose, multiply, spread)
+
+    def gather(self, values: Tensor) -> Tensor:
+        return _windows(values, self.kernel, self.stride)
+
+    def forward(self, capsules: Capsules) -> Tensor:
+        return matrix_votes(self.gather(capsules.pose), self.weight, self.child_pose, self.parent_pose, self.multiply)
+
+    def extra_repr(self) -> str:
+        return f"weight={tuple(self.weight.shape)}, kernel={self.kernel}, stride={self.stride}, grid={self.grid}"
+
+
+def _windows(values: Tensor, kernel: int, stride: int) -> Tensor:
+    """Every window of a grid: (B, H, W, N, ...) to (B, P, K*K*N, ...)."""
+    windows = values.unfold(1, kernel, stride).unfold(2, kernel, stride)  # (B, h, w, N, ..., K, K)
+    return windows.movedim((-2, -1), (3, 4)).flatten(3, 5).flatten(1, 2)
