@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,25 +11,51 @@ from torch.nn import functional as F
 
 from torchcaps.losses.margin import margin_loss
 from torchcaps.losses.reconstruction import reconstruction_loss
+from torchcaps.losses.spread import spread_loss, spread_margin
 from torchcaps.registry import Registry
 
-__all__ = ["LossRecord", "losses", "margin_loss", "one_hot", "reconstruction_loss"]
+__all__ = ["LossRecord", "losses", "margin_loss", "one_hot", "reconstruction_loss", "spread_loss", "spread_margin"]
+
+
+class Compute(Protocol):
+    """What a loss record computes."""
+
+    def __call__(self, scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class LossRecord:
-    """A classification loss by name: a function of scores, logits and 0/1 targets, each (B, classes)."""
+    """A classification loss by name.
+
+    ``compute`` takes scores, logits and 0/1 targets, each (B, classes), and ``progress``: how much of the training
+    is done, from 0 to 1, for losses that grow stricter on the way. ``single_label``: makes no sense for images with
+    two labels.
+    """
 
     name: str
     description: str
-    compute: Callable[[Tensor, Tensor, Tensor], Tensor]
+    compute: Compute
+    single_label: bool = False
+
+
+def _margin(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
+    return margin_loss(scores, targets)
+
+
+def _spread(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
+    return spread_loss(scores, targets, margin=spread_margin(progress))
+
+
+def _cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
+    return F.cross_entropy(logits, targets)
 
 
 losses: Registry[LossRecord] = Registry("loss")
-losses.add(LossRecord("margin", "lengths above 0.9 or below 0.1", lambda scores, _, targets: margin_loss(scores, targets)))
+losses.add(LossRecord("margin", "lengths above 0.9 or below 0.1", _margin))
 losses.add(
-    LossRecord("cross-entropy", "softmax over the logits", lambda _, logits, targets: F.cross_entropy(logits, targets))
+    LossRecord("spread", "true class ahead of every other by a margin, 0.2 to 0.9", _spread, single_label=True)
 )
+losses.add(LossRecord("cross-entropy", "softmax over the logits", _cross_entropy, single_label=True))
 
 
 def one_hot(labels: Tensor, classes: int) -> Tensor:
