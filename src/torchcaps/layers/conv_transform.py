@@ -17,6 +17,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight
 from torchcaps.layers.transforms import Transform
+from torchcaps.routing.base import LayerShape
 
 
 class ConvTransform(Transform):
@@ -62,9 +63,11 @@ class ConvTransform(Transform):
         height, width = (stride * (side - 1) + kernel for side in grid)  # children beyond these are never seen
         numbers = torch.arange(height * width * types).view(1, height, width, types)
         super().__init__(_windows(numbers, kernel, stride).squeeze(0))
+        slots = kernel * kernel * types
+        self.shape = LayerShape(grid[0] * grid[1], slots, parents, parent_pose[0] * parent_pose[1])
         self.grid, self.kernel, self.stride = grid, kernel, stride
         self.child_pose, self.parent_pose, self.multiply = child_pose, parent_pose, multiply
-        self.weight = matrix_weight(kernel * kernel * types, parents, child_pose, parent_pose, multiply, spread)
+        self.weight = matrix_weight(slots, parents, child_pose, parent_pose, multiply, spread)
 
     def gather(self, values: Tensor) -> Tensor:
         return _windows(values, self.kernel, self.stride)

@@ -15,7 +15,8 @@ class Transform(nn.Module, ABC):
     """Base of all transforms.
 
     ``shape`` holds the sizes of the votes; ``grid`` is the parents' (height, width); ``child_index`` (P, I) says
-    which child stands in which slot of which position, or is None where each child is seen once.
+    which child stands in which slot of which position, children numbered from 0 without gaps, or is None where
+    each child is seen once.
     """
 
     shape: LayerShape
