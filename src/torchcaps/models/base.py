@@ -36,6 +36,8 @@ class Model(nn.Module, ABC):
         decoder: what draws an image from the pose.
     """
 
+    class_names: tuple[str, ...] = ()  # filled in when a trained model is loaded
+
     def __init__(
         self,
         image_shape: tuple[int, int, int],

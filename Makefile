@@ -1,0 +1,58 @@
+# make quickstart   from a clone to a comparison of trained networks
+# make test         everything that is checked: lint, types, tests
+# make check        the fast part of it, for while you work
+# make test-slow    the tests that take minutes
+# make bench        speed, as ratios (keep the machine quiet)
+# make docs         the documentation as a site, in site/
+# make clean        remove what these commands made
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMPS := .venv/stamps
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+
+.PHONY: quickstart test check test-slow bench docs clean
+
+quickstart: $(STAMPS)/core
+	$(BIN)/torchcaps compare capsnet convnet-avg convnet-fc --data mnist --size laptop --epochs 1 \
+	    --train-images 12000 --out runs/quickstart
+
+test: $(STAMPS)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+check: $(STAMPS)/dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 -x -k "not command and not resume"
+
+test-slow: $(STAMPS)/dev
+	$(BIN)/pytest -m slow
+
+bench: $(STAMPS)/core
+	$(BIN)/python -m benchmarks.capsnet_step
+	$(BIN)/python -m benchmarks.malloc
+
+docs: $(STAMPS)/docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf .venv site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(STAMPS)/core: pyproject.toml constraints.txt scripts/install_torch.sh
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "torchcaps needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	mkdir -p $(STAMPS)
+	sh scripts/install_torch.sh $(BIN)/python
+	$(PIP) -e .
+	touch $@
+
+$(STAMPS)/dev: $(STAMPS)/core
+	$(PIP) -e ".[dev]"
+	touch $@
+
+$(STAMPS)/docs: $(STAMPS)/core
+	$(PIP) -e ".[docs]"
+	touch $@

@@ -1,0 +1,65 @@
+"""What a result was made with: versions, commit, hardware, command."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torchcaps", "torch", "numpy", "lightning-fabric", "safetensors")
+
+
+def describe_environment() -> dict[str, Any]:
+    """Everything that a reader of a result needs to know about where it comes from."""
+    import torch
+
+    return {
+        "command": " ".join(["torchcaps", *sys.argv[1:]]),
+        "commit": source_commit(),
+        "versions": {"python": platform.python_version(), **{name: package_version(name) for name in PACKAGES}},
+        "platform": platform.platform(),
+        "processor": processor_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def package_version(name: str) -> str | None:
+    """Version of an installed package, None if it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def source_commit() -> str | None:
+    """Commit of the source tree that is running, with "+" if it was changed; None for an installed wheel."""
+    folder = Path(__file__).parent
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        tracked = _git(folder, "ls-files", "--", "__init__.py")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}{'+' if changed else ''}" if tracked else None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+
+def processor_name() -> str:
+    """The processor's own name where the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux: the platform module has to do
+    return platform.processor() or platform.machine()

@@ -1,0 +1,107 @@
+"""Settings of a run: checked, complete, and written into its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from torchcaps.data import Augmentation, datasets
+from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.losses import losses
+from torchcaps.models import Model, create_model, models
+from torchcaps.train.schedules import make_schedule
+
+
+class RunConfig(BaseModel):
+    """Everything that decides how a run goes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    model: str
+    size: Literal["paper", "laptop"] = "laptop"
+    options: dict[str, Any] = Field(default_factory=dict)  # settings of the model, such as its routing
+    data: str = "mnist"
+    train_images: int | None = Field(default=None, ge=2)  # None: all of the training split
+    test_images: int | None = Field(default=None, ge=1)  # None: all of the test split
+    validation: float = Field(default=0.1, gt=0, lt=1)  # share of the training images that selects the checkpoint
+    augmentation: str
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    epochs: int = Field(default=5, ge=1)
+    steps: int | None = Field(default=None, ge=1)  # stop here, if it comes before the end of the epochs
+    batch_size: int = Field(ge=1)
+    loss: str
+    reconstruction_weight: float = Field(ge=0)
+    optimizer: Literal["adam", "rmsprop"]
+    learning_rate: float = Field(gt=0)
+    schedule: str
+    device: str = "auto"
+    precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
+    save_minutes: float = Field(default=1.0, ge=0)  # between two saves; 0: after every step
+
+    def build_model(self) -> Model:
+        """The model with fresh weights, fitted to the images of the dataset."""
+        record = datasets.get(self.data)
+        channels, size, _ = record.shape
+        return create_model(
+            self.model,
+            image_size=size,
+            channels=channels,
+            classes=len(record.class_names),
+            size=self.size,
+            **self.options,
+        )
+
+
+def resolve(**given: Any) -> RunConfig:
+    """Complete settings from the given ones: what is not given comes from the model's recipe and the dataset.
+
+    Every name and value is checked here, before anything is written or trained.
+    """
+    given = {key: value for key, value in given.items() if value is not None}
+    for key in given:
+        if key not in RunConfig.model_fields:
+            raise unknown_name("setting", key, RunConfig.model_fields)
+    if "model" not in given:
+        raise TorchcapsError(f"no model was named. One of: {', '.join(models.names())}")
+    recipe = models.get(given["model"]).recipe
+    dataset = datasets.get(given.get("data", "mnist"))
+    defaults = {
+        "loss": recipe.loss,
+        "reconstruction_weight": recipe.reconstruction_weight,
+        "optimizer": recipe.optimizer,
+        "learning_rate": recipe.learning_rate,
+        "schedule": recipe.schedule,
+        "batch_size": recipe.batch_size,
+        "augmentation": dataset.augmentation,
+    }
+    config = check(defaults | given)
+    losses.get(config.loss)
+    make_schedule(config.schedule)
+    Augmentation(config.augmentation)
+    return config
+
+
+def check(values: dict[str, Any]) -> RunConfig:
+    """Validate settings, with one sentence for what is wrong."""
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "settings"
+        if first["type"] == "extra_forbidden":
+            raise unknown_name("setting", key, RunConfig.model_fields) from error
+        raise TorchcapsError(f"setting '{key}' is {first.get('input')!r}: {first['msg']}") from error
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Settings from a YAML file; only plain values, nothing is ever executed."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
+        raise TorchcapsError(f"{path} is not a readable settings file: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise TorchcapsError(f"{path} should hold lines like 'model: capsnet', got {type(values).__name__}")
+    return values

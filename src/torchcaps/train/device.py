@@ -1,0 +1,34 @@
+"""Where and how precisely a run computes."""
+
+from __future__ import annotations
+
+import torch
+from lightning_fabric import Fabric
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.train.config import RunConfig
+
+
+def make_fabric(config: RunConfig) -> Fabric:
+    """Device and precision by the settings; "auto" takes the fastest device that is there.
+
+    "auto" precision is float32, but on CUDA devices that have it bfloat16 around the routing: routing itself
+    always computes in float32 or better.
+    """
+    device = config.device if config.device != "auto" else fastest_device()
+    kind = device.partition(":")[0]
+    precision = config.precision
+    if precision == "auto":
+        precision = "bf16-mixed" if kind == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
+    devices = [int(device.partition(":")[2])] if ":" in device else 1
+    try:
+        return Fabric(accelerator=kind, devices=devices, precision=precision)
+    except Exception as error:  # Fabric raises its own types for devices that are not there
+        raise TorchcapsError(f"device '{config.device}' cannot be used: {error}. One of: auto, cpu, cuda, mps") from error
+
+
+def fastest_device() -> str:
+    """The best device of this machine."""
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

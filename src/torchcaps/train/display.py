@@ -1,0 +1,48 @@
+"""What a person sees while a model trains."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from torchcaps.train.metrics import Line
+
+
+class Display:
+    """A bar with loss, accuracy, images per second and time left, and a line for each validation."""
+
+    def __init__(self, title: str, start: int, total: int) -> None:
+        self.console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+        )
+        self._task = self._bar.add_task(title, total=total, completed=start, state="")
+        self._title = title
+
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def step(self, loss: float, accuracy: float, images_per_second: float) -> None:
+        """One training step is done."""
+        state = f"loss {loss:.4f}  accuracy {accuracy:.2%}  {images_per_second:,.0f} images/s"
+        self._bar.update(self._task, advance=1, state=state)
+
+    def validated(self, line: Line) -> None:
+        """A validation is done."""
+        self.console.print(
+            f"{self._title}: epoch {line.epoch:.2f}, validation accuracy {line.accuracy:.2%}, "
+            f"{line.images_per_second:,.0f} images/s",
+            highlight=False,
+        )

@@ -1,0 +1,24 @@
+"""From a run's folder to a model ready for use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchcaps.data import datasets
+from torchcaps.models import Model
+from torchcaps.train.checkpoint import load_weights
+from torchcaps.train.run_folder import open_run
+
+
+def load(run: str | Path) -> Model:
+    """The model of a run, with the weights that were best on the validation images, in evaluation mode.
+
+    It takes pixels in [0, 1]: whatever preparation it was trained with is part of it. Its ``class_names`` say
+    what its scores are for.
+    """
+    folder = open_run(Path(run))
+    config = folder.config()
+    model = config.build_model()
+    load_weights(folder.best, model)
+    model.class_names = datasets.get(config.data).class_names
+    return model.eval()

@@ -1,0 +1,86 @@
+"""Lines of metrics: a CSV file always, TensorBoard where it is installed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.files import cannot_write, write_text
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: means since the last one (split "train"), or over the validation images."""
+
+    step: int
+    epoch: float
+    split: str
+    loss: float | None
+    accuracy: float
+    learning_rate: float
+    images_per_second: float
+    seconds: float
+
+
+HEADER = [field.name for field in fields(Line)]
+
+
+def read_lines(path: Path) -> list[Line]:
+    """All complete lines of a metrics file; a last one that a kill cut short is left out."""
+    if not path.is_file():
+        return []
+    lines = []
+    for row in csv.DictReader(io.StringIO(path.read_text(encoding="utf-8", errors="replace"))):
+        try:
+            numbers = {key: float(row[key]) for key in HEADER if key not in ("split", "loss", "step")}
+            loss = float(row["loss"]) if row["loss"] else None
+            lines.append(Line(step=int(row["step"]), split=row["split"], loss=loss, **numbers))
+        except (KeyError, TypeError, ValueError):
+            continue
+    return lines
+
+
+class Metrics:
+    """Writes lines as they come. Opening it again after a kill drops what lies beyond the last checkpoint."""
+
+    def __init__(self, folder: Path, path: Path, step: int) -> None:
+        self.path = path
+        kept = [line for line in read_lines(path) if line.step <= step]
+        write_text(path, ",".join(HEADER) + "\n" + "".join(map(_as_row, kept)))
+        self._board: Any = None
+        if find_spec("tensorboard"):
+            logging.getLogger("tensorboard").setLevel(logging.ERROR)
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)  # type: ignore[no-untyped-call]
+
+    def write(self, line: Line) -> None:
+        """Add a line."""
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(_as_row(line))
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
+        if self._board is not None:
+            for name in ("loss", "accuracy", "learning_rate", "images_per_second"):
+                value = getattr(line, name)
+                if value is not None:
+                    self._board.add_scalar(f"{line.split}/{name}", value, line.step)
+
+    def close(self) -> None:
+        """Flush what TensorBoard holds back."""
+        if self._board is not None:
+            self._board.close()
+
+
+def _as_row(line: Line) -> str:
+    values = ["" if getattr(line, key) is None else str(getattr(line, key)) for key in HEADER]
+    if any("," in value for value in values):
+        raise TorchcapsError(f"a metrics value holds a comma: {values}")
+    return ",".join(values) + "\n"

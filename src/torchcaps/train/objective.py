@@ -1,0 +1,56 @@
+"""What training minimises: the classification loss and, where there is a decoder, the reconstruction loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.losses import losses, one_hot, reconstruction_loss
+from torchcaps.models import Model, Output
+
+
+class Objective(nn.Module):
+    """A model with its loss.
+
+    One module, so that whatever wraps a model for many devices wraps the decoder's pass as well.
+    """
+
+    def __init__(self, model: Model, loss: str, reconstruction_weight: float) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = losses.get(loss)
+        self.reconstruction_weight = reconstruction_weight
+
+    def forward(
+        self, images: Tensor, labels: Tensor, drawings: Tensor | None, progress: float
+    ) -> tuple[Tensor, Output]:
+        """The loss of a batch and the model's answer.
+
+        Args:
+            images: (B, C, H, W).
+            labels: (B,), or (B, L) with L things in one image.
+            drawings: (B, L, C, H, W), what to draw for each label; None: the image itself.
+            progress: share of the training that is done, 0 to 1; some losses change with it.
+        """
+        output = self.model(images)
+        present = one_hot(labels, self.model.classes)
+        total = self.loss.compute(output.scores, output.logits, present, progress)
+        if self.reconstruction_weight and self.model.decoder is not None:
+            wanted = images.unsqueeze(1) if drawings is None else drawings
+            total = total + self.reconstruction_weight * self._drawing_error(output, labels, wanted)
+        return total, output
+
+    def _drawing_error(self, output: Output, labels: Tensor, wanted: Tensor) -> Tensor:
+        columns = labels.reshape(len(labels), -1)  # (B, L)
+        errors = [
+            reconstruction_loss(self.model.reconstruct(output, columns[:, column]), wanted[:, column])
+            for column in range(columns.shape[1])
+        ]
+        return torch.stack(errors).sum()
+
+
+def correct(scores: Tensor, labels: Tensor) -> Tensor:
+    """Which images are right: of L labels, all L must be the L highest scores. Shape (B,)."""
+    wanted = labels.reshape(len(labels), -1)
+    highest = scores.topk(wanted.shape[1], dim=1).indices
+    return (highest.sort(1).values == wanted.sort(1).values).all(1)

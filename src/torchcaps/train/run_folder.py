@@ -1,0 +1,73 @@
+"""The folder of a run: everything needed to go on with it, and to use its model without the rest."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from torchcaps.environment import describe_environment
+from torchcaps.errors import TorchcapsError
+from torchcaps.files import make_folder, write_json, write_text
+from torchcaps.train.config import RunConfig, check, read_settings
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths inside a run's folder."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
+    def last(self) -> Path:
+        """Where the run stands: weights, optimiser and counters in one file."""
+        return self.path / "checkpoints" / "last.safetensors"
+
+    @property
+    def best(self) -> Path:
+        """The weights that were best on the validation images."""
+        return self.path / "checkpoints" / "best.safetensors"
+
+    @property
+    def result_file(self) -> Path:
+        return self.path / "result.json"
+
+    def config(self) -> RunConfig:
+        """The settings, checked again: the file may have been changed by hand."""
+        return check(read_settings(self.config_file))
+
+
+def new_run(config: RunConfig, path: Path) -> RunFolder:
+    """Make the folder of a run that is about to begin."""
+    run = RunFolder(path)
+    make_folder(path)
+    write_json(path / "environment.json", describe_environment())
+    # The settings come last: a folder that has them is a run.
+    write_text(run.config_file, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    return run
+
+
+def open_run(path: Path) -> RunFolder:
+    """The run in an existing folder, or one sentence that says why it is none."""
+    run = RunFolder(path)
+    if not run.config_file.is_file():
+        reason = "has no config.yaml" if path.is_dir() else "is not a folder"
+        raise TorchcapsError(f"{path} {reason}, so it is not a run. A run is made by 'torchcaps train'")
+    return run
+
+
+def fresh_path(parent: Path, config: RunConfig) -> Path:
+    """A path for a new run that nobody uses yet: time, model, data."""
+    name = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{config.model}-{config.data}"
+    candidates = (parent / (name if number == 1 else f"{name}-{number}") for number in range(1, 1000))
+    return next(path for path in candidates if not path.exists())

@@ -1,0 +1,44 @@
+"""Accuracy of a model on a set of images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchcaps.data import ImageSet
+from torchcaps.models import Model
+from torchcaps.progress import progress_bar
+from torchcaps.train.objective import correct
+
+BATCH = 250
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Accuracy, and how often each class (row) was taken for which (column), for sets with one label."""
+
+    accuracy: float
+    images: int
+    confusion: Tensor
+
+
+@torch.no_grad()
+def measure(model: Model, images: ImageSet, *, description: str = "testing") -> Measured:
+    """Run the model over all images, in evaluation mode, on the device it is on."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    right, confusion = 0, torch.zeros(model.classes, model.classes, dtype=torch.long)
+    with progress_bar(description, len(images)) as advance:
+        for indices in torch.arange(len(images)).split(BATCH):
+            batch = images.batch(indices)
+            scores = model(batch.images.to(device)).scores.cpu()
+            right += int(correct(scores, batch.labels).sum())
+            if batch.labels.ndim == 1:
+                pairs = batch.labels * model.classes + scores.argmax(1)
+                confusion += torch.bincount(pairs, minlength=model.classes**2).view_as(confusion)
+            advance(len(indices))
+    model.train(was_training)
+    return Measured(right / len(images), len(images), confusion)
