@@ -45,8 +45,8 @@ def softmax_over_parents(logits: Tensor, child_index: Tensor | None = None) -> T
 
     Args:
         logits: (B, P, I, J).
-        child_index: (P, I), which child stands in slot i of position p. None: every slot is a child of its own,
-            as in a fully connected layer.
+        child_index: (P, I), which child stands in slot i of position p, children numbered from 0 without gaps.
+            None: every slot is a child of its own, as in a fully connected layer.
     """
     if child_index is None:
         # Types last is the public order; types first is the one that vectorises.
@@ -54,7 +54,7 @@ def softmax_over_parents(logits: Tensor, child_index: Tensor | None = None) -> T
     batch, positions, slots, types = logits.shape
     owner = child_index.reshape(1, -1).expand(batch, -1)  # (B, P*I)
     flat = logits.reshape(batch, positions * slots, types)
-    count = int(child_index.max()) + 1
+    count = positions * slots  # the most children there can be: their exact number is not known without reading a tensor
     start = flat.new_full((batch, count), -torch.inf)
     peak = start.scatter_reduce(1, owner, flat.detach().amax(2), "amax")  # (B, children)
     weights = (flat - peak.gather(1, owner).unsqueeze(2)).exp()

@@ -3,8 +3,24 @@
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.conv_transform import ConvTransform
+from torchcaps.layers.coordinates import CoordinateAddition
 from torchcaps.layers.decoder import Decoder
+from torchcaps.layers.matrix_primary import MatrixPrimary
+from torchcaps.layers.position_shared import PositionSharedTransform
+from torchcaps.layers.preprocess import Standardize
 from torchcaps.layers.primary import VectorPrimary
 from torchcaps.layers.transforms import DenseTransform, Transform
 
-__all__ = ["CapsuleLayer", "Capsules", "ConvTransform", "Decoder", "DenseTransform", "Transform", "VectorPrimary"]
+__all__ = [
+    "CapsuleLayer",
+    "Capsules",
+    "ConvTransform",
+    "CoordinateAddition",
+    "Decoder",
+    "DenseTransform",
+    "MatrixPrimary",
+    "PositionSharedTransform",
+    "Standardize",
+    "Transform",
+    "VectorPrimary",
+]

@@ -18,8 +18,10 @@ class CapsuleLayer(nn.Module):
 
     def forward(self, capsules: Capsules, couplings: list[Tensor] | None = None) -> Capsules:
         """Parents of these capsules. A list given as ``couplings`` receives those of every iteration."""
+        seen = None if capsules.activation is None else self.transform.gather(capsules.activation)  # (B, P, I)
         routed = self.routing(
             self.transform(capsules),
+            seen,
             child_index=self.transform.child_index,
             nonlinearity=self.nonlinearity,
             trace=couplings is not None,

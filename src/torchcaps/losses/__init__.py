@@ -52,9 +52,7 @@ def _cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: fl
 
 losses: Registry[LossRecord] = Registry("loss")
 losses.add(LossRecord("margin", "lengths above 0.9 or below 0.1", _margin))
-losses.add(
-    LossRecord("spread", "true class ahead of every other by a margin, 0.2 to 0.9", _spread, single_label=True)
-)
+losses.add(LossRecord("spread", "true class ahead of every other by a margin, 0.2 to 0.9", _spread, single_label=True))
 losses.add(LossRecord("cross-entropy", "softmax over the logits", _cross_entropy, single_label=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +51,8 @@ class Routed:
 class Routing(nn.Module, ABC):
     """Base of all routings. A subclass writes ``forward``; what comes in is checked here, once.
 
+    ``needs_activation`` says that children must have an activation beside their pose.
+
     Args:
         shape: the sizes of the layer, for routings that hold something per child or parent.
 
@@ -59,10 +62,20 @@ class Routing(nn.Module, ABC):
         child_index: (P, I), which child stands in which slot; None in a fully connected layer.
         nonlinearity: what the layer does to a parent's pose afterwards; iterative routings use it inside too.
         trace: also return the couplings of every iteration.
+
+    A routing that learns outside backpropagation sets ``alternating`` and writes ``after_step``.
     """
+
+    alternating: ClassVar[bool] = False
+    needs_activation: ClassVar[bool] = False
 
     def __init__(self, shape: LayerShape) -> None:
         super().__init__()
+        if self.needs_activation and not shape.activations:
+            raise TorchcapsError(
+                f"{type(self).__name__} weighs children by their activation, and the capsules below have only a pose: "
+                "choose another routing, or primary capsules with an activation"
+            )
         self.shape = shape
 
     def __call__(
@@ -108,6 +121,15 @@ class Routing(nn.Module, ABC):
         trace: bool,
     ) -> Routed: ...
 
+    def after_step(self, votes: Tensor, slope: Tensor) -> None:
+        """Called in training after each step of the weights, if ``alternating``.
+
+        Args:
+            votes: (B, P, I, J, D), of the same forward pass.
+            slope: (B, P, J, D), the gradient, with respect to this layer's poses before the nonlinearity, of
+                the class capsules' squared lengths, counted positive for true classes and negative for others.
+        """
+
 
 @dataclass(frozen=True)
 class RoutingRecord:
@@ -118,6 +140,11 @@ class RoutingRecord:
     paper: str
     build: Callable[..., Routing]
     iterative: bool = False
+    needs_activation: bool = False
+    gives_activation: bool = False
+    any_child_order: bool = False  # permuting the children changes nothing
+    any_parent_order: bool = False  # permuting the parents permutes the outcome and changes nothing else
+    needs: str = ""  # what a layer or a training loop must offer, in a few words
 
 
 routings: Registry[RoutingRecord] = Registry("routing")

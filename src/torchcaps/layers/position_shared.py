@@ -1,0 +1,58 @@
+r"""Class layer: children of one type share their matrices over all positions.
+
+Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, section 4.
+
+.. math:: V_{ij} = M_i W_{type(i)\,j}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from torchcaps.layers.capsules import Capsules
+from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight
+from torchcaps.layers.transforms import Transform
+from torchcaps.routing.base import LayerShape
+
+
+class PositionSharedTransform(Transform):
+    """All children, wherever they are, vote for the same parents; W is one matrix per (child type, parent).
+
+    Args:
+        child_grid: height and width of the children.
+        types: of children.
+        parents: number of parents, such as classes.
+        child_pose, parent_pose, multiply, spread: as in :class:`ConvTransform`.
+
+    Shapes: pose (B, H, W, types, p*q) to votes (B, 1, H*W*types, parents, p'*q').
+
+    >>> import torch
+    >>> PositionSharedTransform((4, 4), 16, 5)(Capsules(torch.zeros(2, 4, 4, 16, 16))).shape
+    torch.Size([2, 1, 256, 5, 16])
+    """
+
+    def __init__(
+        self,
+        child_grid: tuple[int, int],
+        types: int,
+        parents: int,
+        *,
+        child_pose: PoseShape = (4, 4),
+        parent_pose: PoseShape = (4, 4),
+        multiply: str = "right",
+        spread: float | None = None,
+    ) -> None:
+        super().__init__()
+        children = child_grid[0] * child_grid[1] * types
+        self.shape = LayerShape(1, children, parents, parent_pose[0] * parent_pose[1])
+        self.child_grid = child_grid
+        self.child_pose, self.parent_pose, self.multiply = child_pose, parent_pose, multiply
+        self.weight = matrix_weight(types, parents, child_pose, parent_pose, multiply, spread)
+
+    def forward(self, capsules: Capsules) -> Tensor:
+        places = capsules.pose.flatten(1, 2)  # (B, H*W, N, D): places stand where a convolution has its positions
+        votes = matrix_votes(places, self.weight, self.child_pose, self.parent_pose, self.multiply)
+        return votes.flatten(1, 2).unsqueeze(1)  # (B, 1, H*W*N, J, D)
+
+    def extra_repr(self) -> str:
+        return f"weight={tuple(self.weight.shape)}, child_grid={self.child_grid}"
