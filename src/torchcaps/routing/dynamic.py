@@ -51,9 +51,7 @@ class DynamicRouting(Routing):
         return f"iterations={self.iterations}"
 
 
-def route_plainly(
-    votes: Tensor, iterations: int, child_index: Tensor | None, nonlinearity: Nonlinearity
-) -> Routed:
+def route_plainly(votes: Tensor, iterations: int, child_index: Tensor | None, nonlinearity: Nonlinearity) -> Routed:
     """The definition, as the equations read."""
     logits = votes.new_zeros(votes.shape[:4])
     couplings = []
@@ -72,5 +70,7 @@ routings.add(
         paper="sabour2017",
         build=DynamicRouting,
         iterative=True,
+        any_child_order=True,
+        any_parent_order=True,
     )
 )

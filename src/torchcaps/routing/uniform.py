@@ -39,5 +39,7 @@ routings.add(
         description="equal shares: the average of the votes",
         paper="gu2021",
         build=UniformRouting,
+        any_child_order=True,
+        any_parent_order=True,
     )
 )

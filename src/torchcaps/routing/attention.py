@@ -1,0 +1,81 @@
+r"""Attention routing: at every place, a learned kernel looks at all votes and shares out the attention of each parent.
+
+Choi, Seo, Im, Kang: Attention Routing Between Capsules, 2019, https://arxiv.org/abs/1907.01750, section 3.3.
+
+.. math::
+    b_{ij} = \langle K_{ij}, [\hat u_{j|1}, \dots, \hat u_{j|I}] \rangle, \quad
+    c_{ij} = \frac{\exp(b_{ij} / \tau)}{\sum_m \exp(b_{mj} / \tau)}, \quad
+    s_j = \sum_i c_{ij} \hat u_{j|i}
+
+The kernel of a parent j is (I, I D), without bias, the same at every position. The softmax runs over the CHILDREN of a
+place: each parent shares out its attention, where in dynamic routing each child shares out itself. In the paper
+tau is 1.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.functional import weighted_votes
+from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
+
+LARGEST_KERNEL = 100_000_000  # numbers; it grows with the square of the children
+
+
+class AttentionRouting(Routing):
+    """Attention over the children of a place.
+
+    Args:
+        temperature: tau; above 1 the attention spreads, below 1 it narrows.
+
+    >>> layer = LayerShape(positions=49, children=8, parents=8, size=32)
+    >>> tuple(AttentionRouting(layer).kernel.shape)  # parents, all votes for that parent, children
+    (8, 256, 8)
+    """
+
+    def __init__(self, shape: LayerShape, *, temperature: float = 1.0) -> None:
+        super().__init__(shape)
+        if not temperature > 0:
+            raise TorchcapsError(f"attention routing needs a temperature above 0, got {temperature}")
+        if (numbers := shape.parents * shape.children**2 * shape.size) > LARGEST_KERNEL:
+            raise TorchcapsError(
+                f"attention routing over {shape.children} children of a place would need a kernel of {numbers:,} "
+                f"numbers, and {LARGEST_KERNEL:,} are allowed: use fewer types or a layer like those of ar-capsnet"
+            )
+        self.temperature = temperature
+        self.kernel = nn.Parameter(torch.empty(shape.parents, shape.children * shape.size, shape.children))
+        # Glorot for a convolution over (D, I) with I channels out, the default of the authors' framework.
+        bound = (3 / (shape.children * shape.size)) ** 0.5
+        nn.init.uniform_(self.kernel, -bound, bound)
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+        trace: bool,
+    ) -> Routed:
+        batch, positions, children, parents, size = votes.shape
+        per_parent = votes.permute(3, 0, 1, 2, 4).reshape(parents, batch * positions, children * size)  # (J, B*P, I*D)
+        logits = torch.bmm(per_parent, self.kernel)  # (J, B*P, I)
+        shares = (logits / self.temperature).softmax(2)
+        couplings = shares.view(parents, batch, positions, children).permute(1, 2, 3, 0)  # (B, P, I, J)
+        return Routed(weighted_votes(couplings, votes), couplings=[couplings] if trace else [])
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}"
+
+
+routings.add(
+    RoutingRecord(
+        name="attention",
+        description="a learned kernel over all votes of a place, softmax over the children",
+        paper="choi2019",
+        build=AttentionRouting,
+        needs="few children per place",
+    )
+)

@@ -1,0 +1,56 @@
+r"""Trainable routing: the couplings are ordinary parameters, learned with all others.
+
+Chen, Wang, Zhao, Crandall: Generalized Capsule Networks with Trainable Routing Procedure, 2019,
+https://arxiv.org/abs/1808.08692, section 3.1.
+
+.. math:: v_j = \sum_i c_{ij} \hat u_{j|i}
+
+The c of every pair of a child slot and a parent, at every position, may have any sign and any sum. One pass, no
+iteration, and nothing depends on the image.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.functional import weighted_votes
+from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
+
+
+class TrainableRouting(Routing):
+    """Learned couplings (P, I, J), one per pair and position.
+
+    >>> layer = LayerShape(positions=1, children=1152, parents=10, size=16)
+    >>> sum(parameter.numel() for parameter in TrainableRouting(layer).parameters())
+    11520
+    """
+
+    def __init__(self, shape: LayerShape) -> None:
+        super().__init__(shape)
+        self.couplings = nn.Parameter(torch.empty(shape.positions, shape.children, shape.parents))
+        # Xavier for each position's (I, J) matrix, as in the authors' release.
+        bound = (6 / (shape.children + shape.parents)) ** 0.5
+        nn.init.uniform_(self.couplings, -bound, bound)
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+        trace: bool,
+    ) -> Routed:
+        couplings = self.couplings.unsqueeze(0).expand(len(votes), -1, -1, -1)  # (B, P, I, J), not copied
+        return Routed(weighted_votes(couplings, votes), couplings=[couplings] if trace else [])
+
+
+routings.add(
+    RoutingRecord(
+        name="trainable",
+        description="couplings are parameters, learned with the weights",
+        paper="chen2019",
+        build=TrainableRouting,
+    )
+)
