@@ -1,0 +1,56 @@
+"""torchcaps compare"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli import console
+from torchcaps.cli import settings as s
+from torchcaps.errors import TorchcapsError
+
+
+def compare(
+    models: Annotated[list[str], typer.Argument(help="Names of models, see 'torchcaps models'.")],
+    data: s.Data = None,
+    size: s.Size = None,
+    epochs: s.Epochs = None,
+    steps: s.Steps = None,
+    train_images: s.TrainImages = None,
+    test_images: s.TestImages = None,
+    batch_size: s.BatchSize = None,
+    augmentation: s.Augment = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds each model is trained with.", min=1)] = 1,
+    device: s.Device = None,
+    precision: s.Precision = None,
+    config: s.Config = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; a started comparison in it goes on.")] = None,
+    json: Annotated[bool, typer.Option(help="Print the results as JSON.")] = False,
+) -> None:
+    """Train several models under one budget; print one table and write one report."""
+    flags = {key: value for key, value in locals().items() if key not in ("models", "seeds", "config", "out", "json")}
+    from torchcaps.compare import run_comparison, write_report
+    from torchcaps.compare.table import COLUMNS
+    from torchcaps.train import resolve, training_sets
+
+    if len(set(models)) < len(models):
+        raise TorchcapsError(f"a model is named twice: {' '.join(models)}")
+    settings = s.merge(config, None, flags)
+    configs = [resolve(**settings | {"model": name, "seed": seed}) for name in models for seed in range(seeds)]
+    for each in configs[::seeds]:
+        each.build_model()  # what cannot be built or fetched should fail before a folder is made
+    training_sets(configs[0])
+    path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{configs[0].data}"
+    with console.resumable(f"the same command with --out {path}"):
+        comparison = run_comparison(configs, path, announce=console.err.print)
+    report = write_report(comparison)
+    if json:
+        console.print_json(comparison.results)
+        return
+    rows = [(name, *(column.show(results) for column in COLUMNS)) for name, results in comparison.results.items()]
+    title = f"{configs[0].data}, {configs[0].size} size, {seeds} seed{'s' if seeds > 1 else ''}"
+    console.print_table(title, ("model", *(column.title for column in COLUMNS)), rows, numbers=len(COLUMNS))
+    console.out.print(f"Report: {report}")

@@ -1,0 +1,53 @@
+"""How the commands speak: tables and answers on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.table import Table
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def log_to_console() -> None:
+    """Show the library's warnings."""
+    handler = RichHandler(console=err, show_time=False, show_path=False, level=logging.WARNING)
+    logging.getLogger("torchcaps").addHandler(handler)
+    # Fabric tells which device it chose at every start; the run folder has it.
+    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int = 0) -> None:
+    """A table whose last ``numbers`` columns are figures."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for position, column in enumerate(columns):
+        table.add_column(column, justify="right" if position >= len(columns) - numbers else "left")
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
+
+
+def print_json(value: Any) -> None:
+    """A value for another program."""
+    out.print_json(json.dumps(value))
+
+
+@contextlib.contextmanager
+def resumable(command: str) -> Iterator[None]:
+    """Say how to go on when a person or a scheduler stops the work."""
+    import typer
+
+    from torchcaps.train import Interrupted
+
+    try:
+        yield
+    except Interrupted:
+        err.print(f"Stopped; everything is saved. Go on with:\n  {command}")
+        raise typer.Exit(130) from None

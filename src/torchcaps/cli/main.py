@@ -1,0 +1,55 @@
+"""The ``torchcaps`` command. Commands are thin; what they need is imported when they run."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from torchcaps import __version__
+from torchcaps.cli import console
+from torchcaps.cli.compare import compare
+from torchcaps.cli.evaluate import evaluate
+from torchcaps.cli.listings import models
+from torchcaps.cli.train import train
+from torchcaps.errors import TorchcapsError
+
+app = typer.Typer(
+    help="Capsule networks, built, trained and compared on equal terms.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def show_version(asked: bool) -> None:
+    if asked:
+        console.out.print(f"torchcaps {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Capsule networks, built, trained and compared on equal terms."""
+
+
+app.command()(train)
+app.command()(evaluate)
+app.command()(compare)
+app.command()(models)
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one sentence and exit code 2, never a traceback."""
+    console.log_to_console()
+    try:
+        app()
+    except TorchcapsError as error:
+        console.err.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        console.err.print("Stopped.")
+        sys.exit(130)

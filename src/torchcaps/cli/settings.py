@@ -1,0 +1,49 @@
+"""The flags that train and compare share, and how flags and a settings file become one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from torchcaps.errors import TorchcapsError
+
+Data = Annotated[str | None, typer.Option(help="Dataset, see 'torchcaps datasets'.  [default: mnist]")]
+Size = Annotated[str | None, typer.Option(help="'laptop' or 'paper'.  [default: laptop]")]
+Epochs = Annotated[int | None, typer.Option(help="Passes over the training images.  [default: 5]")]
+Steps = Annotated[int | None, typer.Option(help="Stop after this many steps at most.")]
+TrainImages = Annotated[int | None, typer.Option(help="Use only so many training images.")]
+TestImages = Annotated[int | None, typer.Option(help="Use only so many test images.")]
+BatchSize = Annotated[int | None, typer.Option(help="Images per step.  [default: the paper's]")]
+LearningRate = Annotated[float | None, typer.Option(help="[default: the paper's]")]
+Augment = Annotated[str | None, typer.Option("--augmentation", help="Such as 'shift=2'; '' for none.  [default: the dataset's]")]
+Device = Annotated[str | None, typer.Option(help="'auto', 'cpu', 'cuda', 'cuda:1', 'mps'.  [default: auto]")]
+Precision = Annotated[str | None, typer.Option(help="'auto', '32-true', 'bf16-mixed', '16-mixed'.  [default: auto]")]
+Config = Annotated[Path | None, typer.Option(help="Settings from a YAML file; flags come before it.")]
+Options = Annotated[
+    list[str] | None, typer.Option("--set", help="A setting of the model, such as 'routing=uniform'; may be repeated.")
+]
+
+
+def merge(config: Path | None, options: list[str] | None, flags: dict[str, Any]) -> dict[str, Any]:
+    """Settings from the file, overruled by flags."""
+    from torchcaps.train import read_settings
+
+    settings = read_settings(config) if config else {}
+    settings |= {key: value for key, value in flags.items() if value is not None}
+    if options:
+        settings["options"] = {**settings.get("options", {}), **dict(map(_parse, options))}
+    return settings
+
+
+def _parse(option: str) -> tuple[str, Any]:
+    import yaml
+
+    name, sign, value = option.partition("=")
+    if not sign:
+        raise TorchcapsError(f"--set {option} should be written NAME=VALUE, such as routing=uniform")
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise TorchcapsError(f"--set {option} has a value that cannot be read") from error

@@ -1,0 +1,67 @@
+"""torchcaps train"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli import console
+from torchcaps.cli import settings as s
+from torchcaps.errors import TorchcapsError
+
+
+def train(
+    model: Annotated[str | None, typer.Argument(help="Name of a model, see 'torchcaps models'.")] = None,
+    data: s.Data = None,
+    size: s.Size = None,
+    epochs: s.Epochs = None,
+    steps: s.Steps = None,
+    train_images: s.TrainImages = None,
+    test_images: s.TestImages = None,
+    batch_size: s.BatchSize = None,
+    learning_rate: s.LearningRate = None,
+    loss: Annotated[str | None, typer.Option(help="[default: the paper's]")] = None,
+    schedule: Annotated[str | None, typer.Option(help="Such as 'step:0.5:1000'.  [default: the paper's]")] = None,
+    augmentation: s.Augment = None,
+    seed: Annotated[int | None, typer.Option(help="[default: 0]")] = None,
+    save_minutes: Annotated[float | None, typer.Option(help="Minutes between two saves.  [default: 1]")] = None,
+    device: s.Device = None,
+    precision: s.Precision = None,
+    options: s.Options = None,
+    config: s.Config = None,
+    runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
+    out: Annotated[Path | None, typer.Option(help="This run's own folder.  [default: a new one in --runs]")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+) -> None:
+    """Train a model, test the checkpoint that validation chose, and keep everything in a run folder."""
+    flags = {key: value for key, value in locals().items() if key not in ("options", "config", "runs", "out", "resume")}
+    from torchcaps.evaluate import evaluate_run
+    from torchcaps.train import fit, fresh_path, new_run, open_run, resolve, training_sets
+
+    if resume:
+        given = [f"--{key.replace('_', '-')}" for key, value in flags.items() if value is not None]
+        if given or config or options:
+            raise TorchcapsError(f"a resumed run keeps its settings: leave out {', '.join(given) or '--config and --set'}")
+        run = open_run(resume)
+    else:
+        settings = resolve(**s.merge(config, options, flags))
+        settings.build_model()  # what cannot be built or fetched should fail before a folder is made
+        training_sets(settings)
+        path = out or fresh_path(runs, settings)
+        if path.exists() and any(path.iterdir()):
+            raise TorchcapsError(f"{path} is not empty: name another folder, or go on with it by --resume {path}")
+        run = new_run(settings, path)
+    with console.resumable(f"torchcaps train --resume {run.path}"):
+        fit(run)
+    result = evaluate_run(run)
+    rows = [
+        ("parameters", f"{result['parameters']:,}"),
+        ("training", f"{result['training_seconds']:.1f} s"),
+        ("images per second", f"{result['images_per_second']:,.0f}"),
+        ("validation accuracy", f"{result['validation_accuracy']:.2%}"),
+        (f"test accuracy ({result['test_images']:,} images)", f"{result['test_accuracy']:.2%}"),
+    ]
+    console.print_table(f"{result['model']} ({result['size']}) on {result['data']}", ("", ""), rows, numbers=1)
+    console.out.print(f"Run: {run.path}")

@@ -1,0 +1,156 @@
+"""Pictures of a comparison. Each is drawn twice, for light and for dark pages."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("agg")
+import numpy as np
+import torch
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from torchcaps.analysis import perturb_dimensions
+from torchcaps.compare.job import Comparison
+from torchcaps.data import ImageSet
+from torchcaps.models import Model
+from torchcaps.train import read_lines
+
+THEMES = {
+    "light": {"text": "#1c2430", "grid": "#d5dbe3", "cmap": "Blues"},
+    "dark": {"text": "#e4e8ee", "grid": "#3a4554", "cmap": "cividis"},
+}
+# Distinguishable for all kinds of colour vision (Okabe and Ito), and on both backgrounds.
+COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8c8c8c", "#b8a500"]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure as PNG data in both themes, with the words that go with it."""
+
+    title: str
+    caption: str
+    light: str
+    dark: str
+
+
+def draw(title: str, caption: str, paint: Callable[[dict[str, str]], Figure]) -> Picture:
+    """Paint a figure in both themes."""
+    images = {}
+    for name, theme in THEMES.items():
+        with _style(theme):
+            figure = paint(theme)
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format="png", dpi=144, transparent=True, bbox_inches="tight")
+            plt.close(figure)
+        images[name] = base64.b64encode(buffer.getvalue()).decode()
+    return Picture(title, caption, images["light"], images["dark"])
+
+
+@contextlib.contextmanager
+def _style(theme: dict[str, str]) -> Iterator[None]:
+    settings: dict[str, Any] = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), theme["text"])
+    settings |= {"axes.edgecolor": theme["grid"], "grid.color": theme["grid"], "font.size": 10}
+    settings |= {"axes.prop_cycle": matplotlib.cycler(color=COLOURS), "axes.spines.top": False, "axes.spines.right": False}
+    with plt.rc_context(settings):
+        yield
+
+
+def learning_curves(comparison: Comparison) -> Picture:
+    """Training loss and validation accuracy against images seen, every seed a line."""
+
+    def paint(theme: dict[str, str]) -> Figure:
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+        for number, (name, runs) in enumerate(comparison.runs.items()):
+            colour = COLOURS[number % len(COLOURS)]
+            for run in runs:
+                lines = read_lines(run.metrics_file)
+                train = [line for line in lines if line.split == "train"]
+                held = [line for line in lines if line.split == "validation"]
+                label = name if run is runs[0] else None
+                left.plot([line.epoch for line in train], [100 * (1 - line.accuracy) for line in train], color=colour, label=label)
+                right.plot([line.epoch for line in held], [100 * line.accuracy for line in held], "o-", color=colour, label=label)
+        left.set(xlabel="epoch", ylabel="training error, %", yscale="log")
+        right.set(xlabel="epoch", ylabel="validation accuracy, %")
+        for axes in (left, right):
+            axes.grid(alpha=0.6)
+        right.legend(frameon=False, labelcolor=theme["text"])
+        return figure
+
+    return draw("Learning curves", "Training error over the last 50 steps, and accuracy on the validation images.", paint)
+
+
+def confusion(name: str, result: dict[str, Any], classes: tuple[str, ...]) -> Picture:
+    """Which class was taken for which; the right ones are left out of the colours so that the errors show."""
+
+    def paint(theme: dict[str, str]) -> Figure:
+        counts = np.asarray(result["confusion"])
+        errors = counts * (1 - np.eye(len(counts), dtype=int))
+        figure, axes = plt.subplots(figsize=(4.2, 4.2))
+        axes.imshow(errors, cmap=theme["cmap"], alpha=0.85)
+        peak = max(1, errors.max())
+        for row, column in zip(*np.nonzero(counts), strict=True):
+            value = errors[row, column] / peak
+            on_dark = value > 0.55 if theme is THEMES["light"] else value < 0.6
+            axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=7, color="white" if on_dark else "#1c2430")
+        axes.set(xlabel="answer", ylabel="truth")
+        axes.set_xticks(range(len(classes)), classes, rotation=0 if max(map(len, classes)) < 3 else 60)
+        axes.set_yticks(range(len(classes)), classes)
+        return figure
+
+    return draw(f"Confusions of {name}", f"{result['test_images']:,} test images, seed {result['seed']}.", paint)
+
+
+def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> Picture:
+    """Test images above, what the model draws from its winning capsule below."""
+    batch = images.batch(torch.arange(count))
+    with torch.no_grad():
+        output = model(batch.images)
+        drawn = model.reconstruct(output)
+    answers = output.scores.argmax(1).tolist()
+
+    def paint(theme: dict[str, str]) -> Figure:
+        figure, axes = plt.subplots(2, count, figsize=(0.8 * count, 1.9))
+        for column in range(count):
+            for row, picture in enumerate((batch.images[column], drawn[column])):
+                show(axes[row, column], picture)
+            axes[1, column].set_xlabel(model.class_names[answers[column]], fontsize=9)
+        axes[0, 0].set_ylabel("image")
+        axes[1, 0].set_ylabel("drawn")
+        return figure
+
+    return draw(f"Reconstructions by {name}", "Test images, and the drawing from the winning capsule, named below.", paint)
+
+
+def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4) -> Picture:
+    """One row for each of the dimensions that change the drawing most."""
+    image = images.batch(torch.arange(1)).images[0]
+    drawn = perturb_dimensions(model, image)  # (D, steps, C, H, W)
+    change = (drawn[:, -1] - drawn[:, 0]).abs().flatten(1).mean(1)
+    chosen = change.argsort(descending=True)[:dimensions].tolist()
+    steps = drawn.shape[1]
+
+    def paint(theme: dict[str, str]) -> Figure:
+        figure, axes = plt.subplots(dimensions, steps, figsize=(0.8 * steps, 0.85 * dimensions), squeeze=False)
+        for row, dimension in enumerate(chosen):
+            for column in range(steps):
+                show(axes[row, column], drawn[dimension, column])
+            axes[row, 0].set_ylabel(f"dim {dimension}", fontsize=9)
+        return figure
+
+    caption = f"One number of the winning capsule moved from -0.25 to +0.25: the {dimensions} that change the drawing most."
+    return draw(f"What capsule dimensions of {name} hold", caption, paint)
+
+
+def show(axes: Any, picture: torch.Tensor) -> None:
+    """Put an image (C, H, W) into axes without ticks."""
+    axes.imshow(picture.permute(1, 2, 0).clamp(0, 1).numpy(), cmap="gray", vmin=0, vmax=1)
+    axes.set_xticks([])
+    axes.set_yticks([])

@@ -1,0 +1,86 @@
+"""The report: one HTML file that needs nothing else, in light and dark, on paper and on a phone."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from torchcaps.compare.figures import Picture, confusion, learning_curves, perturbations, reconstructions
+from torchcaps.compare.job import Comparison
+from torchcaps.compare.table import COLUMNS
+from torchcaps.evaluate.clean import test_images
+from torchcaps.files import write_text
+from torchcaps.train import load
+
+STYLE = """
+:root { color-scheme: light dark; --back: #fbfbf9; --text: #1c2430; --soft: #5b6675; --line: #d5dbe3; --mark: #0072b2; }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #14181f; --text: #e4e8ee; --soft: #9aa5b4; --line: #3a4554; --mark: #56b4e9; }
+}
+body { background: var(--back); color: var(--text); font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
+h1 { font-size: 1.7rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
+p, figcaption, footer { color: var(--soft); } figure { margin: 0 0 1rem; } img { max-width: 100%; height: auto; }
+.table { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .45rem .8rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; } td.best { color: var(--mark); font-weight: 600; }
+footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem; font-size: .85rem; }
+@media print { body { max-width: none; } figure { break-inside: avoid; } }
+"""
+
+
+def write_report(comparison: Comparison) -> Path:
+    """Write report.html into the comparison's folder and return its path."""
+    target = comparison.path / "report.html"
+    first = next(iter(comparison.runs.values()))[0].config()
+    seeds = len(next(iter(comparison.results.values())))
+    environment = next(iter(comparison.results.values()))[0]["environment"]
+    budget = f"{first.train_images:,} images of the training split" if first.train_images else "the whole training split"
+    words = [
+        f"Every model: {first.size} size, {budget}, {first.epochs} epoch{'s' if first.epochs > 1 else ''}, "
+        f"{seeds} seed{'s' if seeds > 1 else ''}. {first.validation:.0%} of those images were held back and chose the "
+        "checkpoint; the test images chose nothing.",
+        f"Made by <code>{html.escape(environment['command'])}</code> on {html.escape(environment['processor'])}, "
+        f"{environment['threads']} threads, torch {environment['versions']['torch']}, "
+        f"commit {html.escape(str(environment['commit']))[:12]}.",
+    ]
+    sections = "\n".join(map(_figure, _pictures(comparison)))
+    page = (
+        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+        f"<title>torchcaps: comparison on {html.escape(first.data)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>Comparison on {html.escape(first.data)}</h1>\n<p>{words[0]}</p>\n"
+        f"{_table(comparison)}\n{sections}\n<footer>{words[1]}</footer>\n</body>\n</html>\n"
+    )
+    write_text(target, page)
+    return target
+
+
+def _pictures(comparison: Comparison) -> list[Picture]:
+    pictures = [learning_curves(comparison)]
+    for name, runs in comparison.runs.items():
+        model, images = load(runs[0].path), test_images(runs[0].config())
+        if model.decoder is not None:
+            pictures += [reconstructions(name, model, images), perturbations(name, model, images)]
+        pictures.append(confusion(name, comparison.results[name][0], model.class_names))
+    return pictures
+
+
+def _table(comparison: Comparison) -> str:
+    best = max(comparison.results, key=lambda name: sum(r["validation_accuracy"] for r in comparison.results[name]))
+    head = "".join(f"<th scope='col'>{column.title}</th>" for column in COLUMNS)
+    rows = []
+    for name, results in comparison.results.items():
+        mark = " class='best'" if name == best else ""
+        cells = "".join(f"<td>{column.show(results)}</td>" for column in COLUMNS)
+        rows.append(f"<tr><td{mark}>{html.escape(name)}</td>{cells}</tr>")
+    return f"<div class='table'><table><thead><tr><th scope='col'>model</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+
+
+def _figure(picture: Picture) -> str:
+    title, caption = html.escape(picture.title), html.escape(picture.caption)
+    return (
+        f"<h2>{title}</h2>\n<figure><picture>"
+        f"<source media='(prefers-color-scheme: dark)' srcset='data:image/png;base64,{picture.dark}'>"
+        f"<img alt='{title}' src='data:image/png;base64,{picture.light}'></picture>"
+        f"<figcaption>{caption}</figcaption></figure>"
+    )

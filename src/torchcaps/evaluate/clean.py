@@ -1,0 +1,51 @@
+"""Accuracy on the test split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchcaps.data import ImageSet, Subset, load_dataset
+from torchcaps.environment import describe_environment
+from torchcaps.files import write_json
+from torchcaps.train import RunConfig, RunFolder, load, measure, read_lines
+
+
+def test_images(config: RunConfig) -> ImageSet:
+    """The test split, or as many of its images as the run's settings say."""
+    images = load_dataset(config.data, "test")
+    if config.test_images is not None and config.test_images < len(images):
+        return Subset(images, torch.arange(config.test_images))
+    return images
+
+
+def evaluate_run(run: RunFolder) -> dict[str, Any]:
+    """Test the checkpoint that validation chose, and write the run's result file.
+
+    The test images take part in nothing but this number.
+    """
+    config = run.config()
+    model = load(run.path)
+    images = test_images(config)
+    measured = measure(model, images)
+    validations = [line for line in read_lines(run.metrics_file) if line.split == "validation"]
+    chosen = max(validations, key=lambda line: line.accuracy)
+    result = {
+        "model": config.model,
+        "size": config.size,
+        "data": config.data,
+        "seed": config.seed,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "selection_split": "validation",
+        "selected_step": chosen.step,
+        "validation_accuracy": chosen.accuracy,
+        "test_accuracy": measured.accuracy,
+        "test_images": measured.images,
+        "training_seconds": validations[-1].seconds,
+        "images_per_second": validations[-1].images_per_second,
+        "confusion": measured.confusion.tolist(),
+        "environment": describe_environment(),
+    }
+    write_json(run.result_file, result)
+    return result
