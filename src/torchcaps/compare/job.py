@@ -30,9 +30,9 @@ def run_comparison(
     A comparison that was stopped goes on where it stood: finished runs are taken as they are, a started one is
     resumed. A folder that holds a run with other settings is refused rather than mixed in.
     """
-    runs = {config: _open_or_make(config, path / f"{config.model}-seed{config.seed}") for config in configs}
+    runs = [_open_or_make(config, path / f"{config.model}-seed{config.seed}") for config in configs]
     comparison = Comparison(path, {}, {})
-    for config, run in runs.items():
+    for config, run in zip(configs, runs, strict=True):
         if run.result_file.is_file():
             announce(f"{run.path.name}: done before, taken as it is")
             result = read_json(run.result_file)
