@@ -1,9 +1,9 @@
 """Datasets: one file each, a registry of their records, and the sources of their bytes."""
 
-from torchcaps.data import glyphs, mnist  # noqa: F401  (each registers its dataset)
+from torchcaps.data import affnist, cifar10, fashion_mnist, glyphs, mnist, multimnist  # noqa: F401  (each registers)
 from torchcaps.data.base import Batch, DatasetRecord, ImageSet, MemoryImages, Subset, datasets, split_off
-from torchcaps.data.sources import cache_folder, obtain
 from torchcaps.data.transforms import Augmentation
+from torchcaps.data.views import centre_crop, evaluation_view, mean_image, standardise, thirteen_crops
 from torchcaps.errors import unknown_name
 
 __all__ = [
@@ -13,9 +13,14 @@ __all__ = [
     "ImageSet",
     "MemoryImages",
     "Subset",
+    "centre_crop",
     "datasets",
+    "evaluation_view",
     "load_dataset",
+    "mean_image",
     "split_off",
+    "standardise",
+    "thirteen_crops",
 ]
 
 
@@ -28,5 +33,4 @@ def load_dataset(name: str, split: str = "train") -> ImageSet:
     record = datasets.get(name)
     if split not in record.splits:
         raise unknown_name(f"split of {name}", split, record.splits)
-    folder = obtain(name, record.files, record.sources) if record.files else cache_folder()
-    return record.open(split, folder)
+    return record.open(split)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from torchcaps.data.sources import File, Source
+from torchcaps.data.verified import File, Source
 from torchcaps.errors import TorchcapsError
 from torchcaps.registry import Registry
 
@@ -43,6 +42,11 @@ class ImageSet(ABC):
     def batch(self, indices: Tensor) -> Batch:
         """The images at these positions, in this order."""
 
+    def divide(self, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
+        """Two sets that share no image, the second with ``count`` images drawn by the seed; see ``split_off``."""
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        return Subset(self, order[count:]), Subset(self, order[:count])
+
 
 class MemoryImages(ImageSet):
     """A whole set in memory as bytes; floats are made per batch."""
@@ -58,6 +62,9 @@ class MemoryImages(ImageSet):
             raise TorchcapsError(f"images must be bytes (N, C, H, W), got {images.dtype} {tuple(images.shape)}")
         if len(labels) != len(images):
             raise TorchcapsError(f"there are {len(images)} images but {len(labels)} labels: they must go in pairs")
+        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(class_names):
+            found = f"{int(labels.min())} to {int(labels.max())}"
+            raise TorchcapsError(f"labels run from {found}, but there are {len(class_names)} classes, counted from 0")
         self.images, self.labels, self.factors = images, labels.long(), factors or {}
         self.shape = (images.shape[1], images.shape[2], images.shape[3])
         self.class_names = class_names
@@ -66,9 +73,24 @@ class MemoryImages(ImageSet):
         return len(self.labels)
 
     def batch(self, indices: Tensor) -> Batch:
-        images = self.images[indices].to(torch.float32).div_(255)
+        images = as_floats(self.images.index_select(0, indices))
         factors = {name: values[indices] for name, values in self.factors.items()}
         return Batch(images, self.labels[indices], factors=factors)
+
+    def where(self, chosen: Tensor) -> MemoryImages:
+        """The images that a mask (N,) or a list of positions chooses."""
+        factors = {name: values[chosen] for name, values in self.factors.items()}
+        return MemoryImages(self.images[chosen], self.labels[chosen], self.class_names, factors)
+
+
+def as_floats(images: Tensor) -> Tensor:
+    """Bytes to float32 in [0, 1]."""
+    return images.to(torch.float32).div_(255)
+
+
+def pieces(count: int, size: int) -> Iterator[slice]:
+    """Slices that go through ``count`` things, at most ``size`` at a time."""
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 class Subset(ImageSet):
@@ -96,21 +118,42 @@ class DatasetRecord:
     splits: dict[str, int]  # images per split
     licence: str
     citation: str
-    open: Callable[[str, Path], ImageSet]  # split and the folder with the verified files
+    open: Callable[[str], ImageSet]  # by the split's name; fetches or generates what is missing
     files: tuple[File, ...] = ()  # none: the set is generated
     sources: tuple[Source, ...] = ()
+    folder: str = ""  # where the files lie, if another dataset has brought them; else the name
     augmentation: str = ""  # the usual one for training, see transforms.py
+    crop: int | None = None  # models see images cropped to this size: at random in training, else the centre
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of what a model sees."""
+        channels, height, width = self.shape
+        return (channels, self.crop or height, self.crop or width)
 
 
-datasets: Registry[DatasetRecord] = Registry("dataset")
+class DatasetRegistry(Registry[DatasetRecord]):
+    """Datasets by name; ``images:FOLDER`` is a name too, and its record is made when it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("dataset")
+        self.families: dict[str, Callable[[str], DatasetRecord]] = {}
+
+    def get(self, name: str) -> DatasetRecord:
+        family, colon, rest = name.partition(":")
+        if colon and family in self.families:
+            return self.families[family](rest)
+        return super().get(name)
 
 
-def split_off(whole: ImageSet, count: int, seed: int) -> tuple[Subset, Subset]:
+datasets = DatasetRegistry()
+
+
+def split_off(whole: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
     """Divide a set at random in two, the second with ``count`` images: a pure function of the seed.
 
     This is how the validation images are taken from the training split. The test split never takes part.
     """
     if not 0 < count < len(whole):
         raise TorchcapsError(f"cannot split {count} images off a set of {len(whole)}: some must be left on both sides")
-    order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(seed))
-    return Subset(whole, order[count:]), Subset(whole, order[:count])
+    return whole.divide(count, seed)

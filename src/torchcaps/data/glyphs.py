@@ -5,8 +5,6 @@ Easy enough that a small network learns them in seconds; made for trying things 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,7 +13,15 @@ from torchcaps.data.base import DatasetRecord, MemoryImages, datasets
 
 DIGITS = tuple("0123456789")
 # Rows and columns (first, last) of the seven segments on a 28x28 canvas, in the usual order a to g.
-SEGMENTS = ((5, 7, 9, 19), (5, 14, 17, 19), (13, 22, 17, 19), (20, 22, 9, 19), (13, 22, 9, 11), (5, 14, 9, 11), (13, 15, 9, 19))
+SEGMENTS = (
+    (5, 7, 9, 19),
+    (5, 14, 17, 19),
+    (13, 22, 17, 19),
+    (20, 22, 9, 19),
+    (13, 22, 9, 11),
+    (5, 14, 9, 11),
+    (13, 15, 9, 19),
+)
 LIT = ("abcdef", "bc", "abged", "abgcd", "fgbc", "afgcd", "afgedc", "abc", "abcdefg", "abcdfg")
 SEEDS = {"train": 0, "test": 1}
 COUNTS = {"train": 6000, "test": 1000}
@@ -31,7 +37,7 @@ def draw_digits() -> Tensor:
     return canvas
 
 
-def make_glyphs(split: str, _folder: Path | None = None) -> MemoryImages:
+def make_glyphs(split: str) -> MemoryImages:
     """All images of a split; the same ones every time."""
     generator = torch.Generator().manual_seed(SEEDS[split])
     count = COUNTS[split]

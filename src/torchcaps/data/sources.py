@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from torchcaps.data.verified import CHUNK, File
+from torchcaps.data.streams import CHUNK
+from torchcaps.data.verified import File
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
 

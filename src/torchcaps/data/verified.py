@@ -7,7 +7,6 @@ decides, so a package that was compressed anew is as good as the original and a 
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
 import os
@@ -21,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from torchcaps.data.streams import CHUNK, open_unpacked
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import atomic_path, make_folder
 from torchcaps.progress import progress_bar
 
 log = logging.getLogger(__name__)
-CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def locate(folder: Path, name: str) -> Path | None:
 
 def unpacked(path: Path) -> Iterator[bytes]:
     """The content of a file in pieces, through gzip where the name says so."""
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+    with open_unpacked(path) as stream:
         while chunk := stream.read(CHUNK):
             yield chunk
 
@@ -133,9 +132,14 @@ def find(dataset: str, files: Sequence[File]) -> Path | None:
     return None
 
 
-def obtain(dataset: str, files: Sequence[File], sources: Sequence[Source]) -> Path:
-    """The folder with all files, verified; what is missing is fetched into the cache first."""
-    found = find(dataset, files)
+def obtain(
+    dataset: str, files: Sequence[File], sources: Sequence[Source], *, needed: Sequence[File] | None = None
+) -> Path:
+    """The folder with the needed files (else all), verified; what is missing is fetched into the cache first.
+
+    When something has to be fetched, all files are: most sources have them in one package.
+    """
+    found = find(dataset, files if needed is None else needed)
     if found:
         return found
     target = make_folder(cache_folder() / dataset)
@@ -146,9 +150,10 @@ def obtain(dataset: str, files: Sequence[File], sources: Sequence[Source]) -> Pa
         if not missing:
             return target
     names = ", ".join(file.name for file in missing)
+    reasons = "; ".join(tried) or "no source is known"
     raise TorchcapsError(
         f"dataset '{dataset}' could not be obtained; still missing: {names}. "
-        f"Tried: {'; '.join(tried) or 'no source is known'}. Put the files into {data_folders(dataset)[0]} and try again"
+        f"Tried: {reasons}. Put the files into {data_folders(dataset)[0]} and try again"
     )
 
 

@@ -1,0 +1,107 @@
+"""affNIST: MNIST's test digits under affine change, on 40x40. Generated, or read from the official file.
+
+The generated form follows gu2021, section 3.1: rotation within 20 degrees, shear within 45 degrees, scale 0.8 to
+1.2 on each axis, shift within 8 pixels on each axis. Digit k is changed by numbers that depend on (seed, k) only,
+so every model meets the same images. One trains on ``mnist-40``'s digits, which are this set's training split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from torchcaps.data.base import DatasetRecord, MemoryImages, as_floats, datasets, pieces
+from torchcaps.data.counter import uniform
+from torchcaps.data.geometry import rotation, scaling, shearing, warp
+from torchcaps.data.matlab import read_struct
+from torchcaps.data.mnist import CANVAS, CITATION, COUNTS, DIGITS, FILES, LICENCE, SOURCES, open_mnist, open_placed
+from torchcaps.data.verified import data_folders
+from torchcaps.errors import TorchcapsError
+
+RANGES = {
+    "rotation": (-20.0, 20.0),  # degrees
+    "shear": (-45.0, 45.0),  # degrees, along x
+    "scale_x": (0.8, 1.2),
+    "scale_y": (0.8, 1.2),
+    "shift_x": (-8.0, 8.0),  # pixels
+    "shift_y": (-8.0, 8.0),
+}
+OFFICIAL = "https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/test.mat.zip"
+AT_ONCE = 500
+
+
+def change_digits(digits: MemoryImages, seed: int) -> MemoryImages:
+    """Every digit once, changed by numbers drawn from RANGES, which stay with it as its factors."""
+    positions = torch.arange(len(digits))
+    factors = {
+        name: (low + (high - low) * uniform(seed, stream, positions)).float()
+        for stream, (name, (low, high)) in enumerate(RANGES.items())
+    }
+    turned, sheared = rotation(factors["rotation"]), shearing(factors["shear"], torch.zeros(len(digits)))
+    matrices = turned @ sheared @ scaling(factors["scale_x"], factors["scale_y"])
+    shifts = torch.stack([factors["shift_x"], factors["shift_y"]], dim=1)
+    images = torch.empty(len(digits), 1, CANVAS, CANVAS, dtype=torch.uint8)
+    for part in pieces(len(digits), AT_ONCE):
+        changed = warp(as_floats(digits.images[part]), matrices[part], shifts[part], (CANVAS, CANVAS))
+        images[part] = changed.mul_(255).round_().to(torch.uint8)
+    return MemoryImages(images, digits.labels, DIGITS, factors)
+
+
+def open_affnist(split: str, seed: int = 0) -> MemoryImages:
+    """Training: digits placed on 40x40. Test: digits under affine change."""
+    return open_placed(split) if split == "train" else change_digits(open_mnist(split), seed)
+
+
+def read_affnist(path: Path) -> MemoryImages:
+    """Read an official affNIST file: a MATLAB struct with ``image`` (1600 x N) and ``label_int`` (1 x N)."""
+    content = read_struct(path, "affNISTdata", ("image", "label_int"))
+    images, labels = content["image"], content["label_int"].reshape(-1)
+    if images.dtype != torch.uint8 or images.ndim != 2 or images.shape[0] != CANVAS**2:
+        raise TorchcapsError(
+            f"{path}: expected {CANVAS**2} x N bytes of images, found {tuple(images.shape)} {images.dtype}"
+        )
+    if labels.is_floating_point() and not torch.equal(labels, labels.round()):
+        raise TorchcapsError(f"{path}: labels must be whole numbers")
+    # One image is one column, in MATLAB's order: down each column of pixels first.
+    pictures = images.t().reshape(-1, 1, CANVAS, CANVAS).transpose(2, 3).contiguous()
+    return MemoryImages(pictures, labels, DIGITS)
+
+
+def open_official(split: str) -> MemoryImages:
+    """Training: as above. Test: the official file, which must be put in place by hand: no checksum was published."""
+    if split == "train":
+        return open_placed(split)
+    paths = [folder / "test.mat" for folder in data_folders("affnist")]
+    for path in paths:
+        if path.is_file():
+            return read_affnist(path)
+    raise TorchcapsError(
+        f"the official affNIST file is not here: unpack {OFFICIAL} to {paths[0]}, "
+        "or use the dataset 'affnist', which is generated"
+    )
+
+
+def affnist_record(name: str, description: str, opener: Callable[[str], MemoryImages], tests: int) -> DatasetRecord:
+    """The record of one of the two forms."""
+    return DatasetRecord(
+        name=name,
+        description=description,
+        shape=(1, CANVAS, CANVAS),
+        class_names=DIGITS,
+        splits={"train": COUNTS["train"], "test": tests},
+        licence=LICENCE,
+        citation=f"Tieleman: affNIST, 2013; {CITATION}",
+        open=opener,
+        files=FILES,
+        sources=SOURCES,
+        folder="mnist",
+        augmentation="shift=2",
+    )
+
+
+datasets.add(affnist_record("affnist", "digits under affine change, generated from MNIST", open_affnist, 10_000))
+datasets.add(
+    affnist_record("affnist-official", "digits under affine change, the original file", open_official, 320_000)
+)
