@@ -37,6 +37,18 @@ def squash(vectors: Tensor, dim: int = -1) -> Tensor:
     return vectors / (norm + 1.0 / norm)
 
 
+def exponential_squash(vectors: Tensor, dim: int = -1) -> Tensor:
+    r"""Shrink vectors to a length below one, rising faster for short ones than squash (chen2019, section 3.2).
+
+    .. math:: v' = \left(1 - e^{-|v|}\right) \frac{v}{|v|}
+
+    >>> exponential_squash(torch.tensor([3.0, 4.0])).norm()  # 1 - exp(-5)
+    tensor(0.9933)
+    """
+    norm = safe_norm(vectors, dim, keepdim=True).clamp_min(1e-12)  # where the factor is 1 already
+    return vectors * (-torch.expm1(-norm) / norm)
+
+
 def softmax_over_parents(logits: Tensor, child_index: Tensor | None = None) -> Tensor:
     """Share each child out among ALL its parents: every type at every position that sees the child.
 
@@ -54,7 +66,7 @@ def softmax_over_parents(logits: Tensor, child_index: Tensor | None = None) -> T
     batch, positions, slots, types = logits.shape
     owner = child_index.reshape(1, -1).expand(batch, -1)  # (B, P*I)
     flat = logits.reshape(batch, positions * slots, types)
-    count = positions * slots  # the most children there can be: their exact number is not known without reading a tensor
+    count = positions * slots  # at most; the exact number would have to be read out of a tensor
     start = flat.new_full((batch, count), -torch.inf)
     peak = start.scatter_reduce(1, owner, flat.detach().amax(2), "amax")  # (B, children)
     weights = (flat - peak.gather(1, owner).unsqueeze(2)).exp()

@@ -16,11 +16,17 @@ class CapsuleLayer(nn.Module):
         super().__init__()
         self.transform, self.routing, self.nonlinearity = transform, routing, nonlinearity
 
-    def forward(self, capsules: Capsules, couplings: list[Tensor] | None = None) -> Capsules:
-        """Parents of these capsules. A list given as ``couplings`` receives those of every iteration."""
+    def forward(
+        self, capsules: Capsules, couplings: list[Tensor] | None = None, votes: list[Tensor] | None = None
+    ) -> Capsules:
+        """Parents of these capsules.
+
+        A list given as ``couplings`` receives those of every iteration, one given as ``votes`` the votes.
+        """
         seen = None if capsules.activation is None else self.transform.gather(capsules.activation)  # (B, P, I)
+        cast = self.transform(capsules)
         routed = self.routing(
-            self.transform(capsules),
+            cast,
             seen,
             child_index=self.transform.child_index,
             nonlinearity=self.nonlinearity,
@@ -28,6 +34,8 @@ class CapsuleLayer(nn.Module):
         )
         if couplings is not None:
             couplings.extend(routed.couplings)
+        if votes is not None:
+            votes.append(cast)
         grid = self.transform.grid
         pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
         activation = None if routed.activation is None else routed.activation.unflatten(1, grid)

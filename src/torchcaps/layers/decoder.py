@@ -41,7 +41,9 @@ class Decoder(nn.Module):
 
     def forward(self, pose: Tensor, labels: Tensor) -> Tensor:
         if labels.shape != pose.shape[:1]:
-            raise TorchcapsError(f"the decoder draws one label per image: {len(pose)} images, labels {tuple(labels.shape)}")
+            raise TorchcapsError(
+                f"the decoder draws one label per image: {len(pose)} images, labels {tuple(labels.shape)}"
+            )
         if self.conditional:
             mask = torch.zeros(pose.shape[:2], dtype=pose.dtype, device=pose.device)
             pose = pose * mask.scatter(1, labels.unsqueeze(1), 1.0).unsqueeze(2)

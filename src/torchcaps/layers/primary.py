@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from torchcaps.functional import safe_norm
 from torchcaps.layers.capsules import Capsules
 from torchcaps.routing.base import Nonlinearity
 
@@ -13,7 +14,10 @@ class VectorPrimary(nn.Module):
 
     One capsule is made of ``size`` CHANNELS at one place, never of neighbouring pixels of one channel.
 
-    Shapes: (B, C, H, W) to pose (B, H', W', types, size).
+    Args:
+        activated: also give the length of each vector as its activation, for routings that weigh children by it.
+
+    Shapes: (B, C, H, W) to pose (B, H', W', types, size), and activation (B, H', W', types) if asked for.
     """
 
     def __init__(
@@ -25,12 +29,14 @@ class VectorPrimary(nn.Module):
         kernel: int,
         stride: int,
         nonlinearity: Nonlinearity,
+        activated: bool = False,
     ) -> None:
         super().__init__()
-        self.types, self.size, self.nonlinearity = types, size, nonlinearity
+        self.types, self.size, self.nonlinearity, self.activated = types, size, nonlinearity, activated
         self.conv = nn.Conv2d(in_channels, types * size, kernel, stride)
 
     def forward(self, features: Tensor) -> Capsules:
         maps = self.conv(features)  # (B, types*size, H, W)
         pose = maps.permute(0, 2, 3, 1).unflatten(3, (self.types, self.size))  # (B, H, W, N, D)
-        return Capsules(self.nonlinearity(pose))
+        pose = self.nonlinearity(pose)
+        return Capsules(pose, safe_norm(pose) if self.activated else None)

@@ -15,12 +15,14 @@ class Output(NamedTuple):
     """A model's answer.
 
     Shapes: ``scores`` (B, classes) in [0, 1]; ``logits`` (B, classes), unbounded, same order as the scores;
-    ``pose`` (B, classes, D), one vector per class, or None for models without capsules.
+    ``pose`` (B, classes, D), one vector per class, or None for models without capsules; ``votes`` what
+    ``after_step`` needs of this pass, in training only and None for most models.
     """
 
     scores: Tensor
     logits: Tensor
     pose: Tensor | None = None
+    votes: Tensor | None = None
 
 
 class Model(nn.Module, ABC):

@@ -5,23 +5,30 @@ Sabour, Frosst, Hinton: Dynamic Routing Between Capsules, 2017, https://arxiv.or
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.functional import log_odds, safe_norm, squash
-from torchcaps.layers import CapsuleLayer, Decoder, DenseTransform, VectorPrimary
-from torchcaps.models.base import Model, Output, convolved
+from torchcaps.layers import CapsuleLayer, CapsuleStack, DenseTransform, SharedTransform, VectorPrimary
+from torchcaps.models.base import convolved
+from torchcaps.models.capsule_model import CapsuleModel, choose_decoder, choose_nonlinearity
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing
 
-DECODERS = ("conditional", "normal", "none")
+TRANSFORMS: dict[str, type[DenseTransform] | type[SharedTransform]] = {
+    "dense": DenseTransform,
+    "shared": SharedTransform,
+}
+# The leak is that of the framework in which yang2021 was written; the paper gives none.
+RECTIFIERS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "leaky-relu": partial(nn.LeakyReLU, 0.2)}
 
 
-class CapsNet(Model):
-    """The baseline that all capsule papers measure against.
+class CapsNet(CapsuleModel):
+    """The baseline that all capsule papers measure against, with each of its components to choose.
 
     Parameters at 28, 36 and 40 pixels: 6,804,224, 9,425,664 and 11,227,904, and with the decoder 8,215,568,
     11,361,808 and 13,475,648.
@@ -33,8 +40,11 @@ class CapsNet(Model):
         types: of primary capsules.
         primary_size, class_size: numbers in one primary and one class capsule.
         kernel: side of both convolutions.
+        rectifier: after the first convolution, ``relu`` or ``leaky-relu``.
+        transform: ``dense``, a matrix for each pair of capsules, or ``shared``, one for each class.
         routing: name of the routing to the class capsules.
         routing_options: its settings, such as ``{"iterations": 2}``.
+        nonlinearity: ``squash``, ``exponential`` (chen2019) or ``none``.
         decoder: ``conditional`` draws from one class's capsule, ``normal`` from all, ``none`` not at all.
         hidden: units of the decoder's two hidden layers.
     """
@@ -49,35 +59,43 @@ class CapsNet(Model):
         primary_size: int = 8,
         class_size: int = 16,
         kernel: int = 9,
+        rectifier: str = "relu",
+        transform: str = "dense",
         routing: str = "dynamic",
         routing_options: dict[str, Any] | None = None,
+        nonlinearity: str = "squash",
         decoder: str = "conditional",
         hidden: tuple[int, int] = (512, 1024),
     ) -> None:
-        if decoder not in DECODERS:
-            raise unknown_name("decoder", decoder, DECODERS)
         if min(channels, types, primary_size, class_size, kernel, *hidden) < 1:
             raise TorchcapsError("a CapsNet needs at least 1 channel, type, pose size, kernel pixel and hidden unit")
-        grid = [convolved(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:]]
+        if rectifier not in RECTIFIERS:
+            raise unknown_name("rectifier", rectifier, RECTIFIERS)
+        if transform not in TRANSFORMS:
+            raise unknown_name("transform", transform, TRANSFORMS)
+        height, width = (convolved(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])
+        after_primary, after_routing, score = choose_nonlinearity(nonlinearity)
+        voting = TRANSFORMS[transform](height * width * types, classes, primary_size, class_size)
+        # A squashed capsule's length is how present it is, which is what an activation means.
+        shape = replace(voting.shape, activations=nonlinearity != "none")
+        routed = create_routing(routing, shape, **(routing_options or {}))
         super().__init__(
             image_shape,
             classes,
-            decoder=None
-            if decoder == "none"
-            else Decoder(classes, class_size, image_shape, hidden=hidden, conditional=decoder == "conditional"),
+            features=nn.Sequential(nn.Conv2d(image_shape[0], channels, kernel), RECTIFIERS[rectifier]()),
+            primary=VectorPrimary(
+                channels,
+                types,
+                primary_size,
+                kernel=kernel,
+                stride=2,
+                nonlinearity=after_primary,
+                activated=routed.needs_activation,
+            ),
+            capsules=CapsuleStack(CapsuleLayer(voting, routed, after_routing)),
+            score=score,
+            decoder=choose_decoder(decoder, classes, class_size, image_shape, hidden),
         )
-        self.conv = nn.Conv2d(image_shape[0], channels, kernel)
-        self.primary = VectorPrimary(channels, types, primary_size, kernel=kernel, stride=2, nonlinearity=squash)
-        transform = DenseTransform(grid[0] * grid[1] * types, classes, primary_size, class_size)
-        self.class_capsules = CapsuleLayer(
-            transform, create_routing(routing, transform.shape, **(routing_options or {})), squash
-        )
-
-    def classify(self, images: Tensor) -> Output:
-        capsules = self.class_capsules(self.primary(F.relu(self.conv(images))))
-        pose = capsules.pose.flatten(1, 3)  # (B, classes, D)
-        scores = safe_norm(pose)
-        return Output(scores, log_odds(scores), pose)
 
 
 models.add(

@@ -1,0 +1,111 @@
+"""The common course of a capsule network: feature maps, primary capsules, capsule layers, one capsule per class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from torchcaps.errors import unknown_name
+from torchcaps.functional import exponential_squash, log_odds, safe_norm, squash
+from torchcaps.layers import CapsuleStack, Decoder
+from torchcaps.losses import one_hot
+from torchcaps.models.base import Model, Output
+from torchcaps.routing.base import Nonlinearity
+
+DECODERS = ("conditional", "normal", "none")
+
+Scoring = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class CapsuleModel(Model):
+    """A capsule network made of its parts.
+
+    Args:
+        image_shape, classes, preprocess, decoder: as in :class:`Model`.
+        features: images (B, C, H, W) to feature maps.
+        primary: feature maps to the first capsules.
+        capsules: from these to one capsule per class.
+        score: poses (B, classes, D) to scores and logits; where routing gives an activation, that is the score.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        features: nn.Module,
+        primary: nn.Module,
+        capsules: CapsuleStack,
+        score: Scoring,
+        decoder: Decoder | None = None,
+        preprocess: nn.Module | None = None,
+    ) -> None:
+        super().__init__(image_shape, classes, preprocess=preprocess, decoder=decoder)
+        self.features, self.primary, self.capsules, self.score = features, primary, capsules, score
+
+    def classify(self, images: Tensor) -> Output:
+        capsules, votes = self.capsules(self.primary(self.features(images)))
+        pose = capsules.pose.flatten(1, 3)  # (B, classes, D)
+        if capsules.activation is None:
+            scores, logits = self.score(pose)
+        else:
+            scores = capsules.activation.flatten(1)
+            logits = log_odds(scores)
+        return Output(scores, logits, pose, votes)
+
+    def after_step(self, output: Output, labels: Tensor) -> None:
+        if output.votes is not None:
+            self.capsules.after_step(output.votes, one_hot(labels, self.classes))
+
+
+def length(pose: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of squashed capsules: the length is the probability."""
+    scores = safe_norm(pose)
+    return scores, log_odds(scores)
+
+
+def free_length(pose: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of capsules without squash: the length, and the logit that it would have after squash.
+
+    The log-odds of |s|^2 / (1 + |s|^2) are 2 log |s|.
+    """
+    scores = safe_norm(pose)
+    return scores, 2 * scores.clamp_min(1e-12).log()
+
+
+def rectified_exponential_squash(pose: Tensor) -> Tensor:
+    """ReLU, then the exponential squash (chen2019's released configuration)."""
+    return exponential_squash(F.relu(pose))
+
+
+def identity(pose: Tensor) -> Tensor:
+    """No nonlinearity."""
+    return pose
+
+
+# For each name: after the primary capsules, after routing, and how the class capsules are scored.
+NONLINEARITIES: dict[str, tuple[Nonlinearity, Nonlinearity, Scoring]] = {
+    "squash": (squash, squash, length),
+    "exponential": (exponential_squash, rectified_exponential_squash, length),
+    "none": (identity, identity, free_length),
+}
+
+
+def choose_nonlinearity(name: str) -> tuple[Nonlinearity, Nonlinearity, Scoring]:
+    """The nonlinearities and the score of that name."""
+    if name not in NONLINEARITIES:
+        raise unknown_name("nonlinearity", name, NONLINEARITIES)
+    return NONLINEARITIES[name]
+
+
+def choose_decoder(
+    name: str, classes: int, size: int, image_shape: tuple[int, int, int], hidden: tuple[int, int]
+) -> Decoder | None:
+    """The decoder of that name for class capsules of this size; None for ``none``."""
+    if name not in DECODERS:
+        raise unknown_name("decoder", name, DECODERS)
+    if name == "none":
+        return None
+    return Decoder(classes, size, image_shape, hidden=hidden, conditional=name == "conditional")
