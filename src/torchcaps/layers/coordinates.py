@@ -29,7 +29,8 @@ class CoordinateAddition(Transform):
         transform: one that is shared over positions.
 
     >>> layer = CoordinateAddition(PositionSharedTransform((2, 2), 1, 1))
-    >>> layer(Capsules(torch.zeros(1, 2, 2, 1, 16)))[0, 0, :, 0, 3]  # the rows
+    >>> votes = layer(Capsules(torch.zeros(1, 2, 2, 1, 16)))
+    >>> votes[0, 0, :, 0, 3].detach()  # the rows
     tensor([0.2500, 0.2500, 0.7500, 0.7500])
     """
 

@@ -21,7 +21,8 @@ def spread_margin(progress: float) -> float:
 def spread_loss(scores: Tensor, targets: Tensor, *, margin: float = LAST_MARGIN) -> Tensor:
     r"""The true class ahead of every other class by a margin.
 
-    Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, equation 3.
+    Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, equation 3,
+    https://openreview.net/forum?id=HJWLfGWRb.
 
     .. math:: L = \sum_{i \ne t} \max(0, m - (a_t - a_i))^2
 

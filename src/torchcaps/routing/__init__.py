@@ -4,6 +4,7 @@ from torchcaps.routing import (  # noqa: F401  (each registers its routing)
     attention,
     discriminative,
     dynamic,
+    em,
     trainable,
     uniform,
 )

@@ -1,0 +1,174 @@
+"""Matrix capsules with EM routing, and the plain network that its paper measures against.
+
+Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.functional import log_odds, safe_norm, squash
+from torchcaps.layers import (
+    CapsuleLayer,
+    ConvTransform,
+    CoordinateAddition,
+    MatrixPrimary,
+    PositionSharedTransform,
+    Standardize,
+    Transform,
+)
+from torchcaps.models.base import Model, Output, convolved
+from torchcaps.models.registry import ModelRecord, Recipe, models
+from torchcaps.routing import create_routing, routings
+
+POSES = {"matrix": (4, 4), "vector": (1, 16)}
+PREPROCESS = {"standardize": Standardize, "none": nn.Identity}
+
+
+class MatrixCapsNet(Model):
+    """A convolution, primary capsules, two convolutional capsule layers, class capsules.
+
+    Parameters for grey images and 5 classes, without the betas of EM routing: 316,256 with ``channels`` 32 and
+    ``types`` (32, 32, 32), and 67,080 with 64 and (8, 16, 16).
+
+    Args:
+        image_shape: channels, height, width.
+        classes: number of classes.
+        channels: A, of the first convolution.
+        types: B, C, D: primary capsules and those of the two convolutional layers.
+        pose: ``matrix``, 4x4 with 16 weights per pair of capsules, or ``vector``, 16 numbers with 256.
+        coordinates: add a child's place to its vote for a class.
+        routing: name of the routing of all layers. Routings that give no activation are followed by squash, and a
+            class's score is then its capsule's length.
+        routing_options: its settings, such as ``{"iterations": 2}``.
+        preprocess: ``standardize`` each image, or ``none``.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        channels: int = 32,
+        types: tuple[int, int, int] = (32, 32, 32),
+        pose: str = "matrix",
+        coordinates: bool = True,
+        routing: str = "em",
+        routing_options: dict[str, Any] | None = None,
+        preprocess: str = "standardize",
+    ) -> None:
+        if pose not in POSES:
+            raise unknown_name("pose", pose, POSES)
+        if preprocess not in PREPROCESS:
+            raise unknown_name("preprocess", preprocess, PREPROCESS)
+        if min(channels, *types) < 1:
+            raise TorchcapsError(f"matrix capsules need at least 1 channel and type, got {channels} and {types}")
+        for side in image_shape[1:]:
+            convolved(side, (5, 2), (3, 2), (3, 1))
+        super().__init__(image_shape, classes, preprocess=PREPROCESS[preprocess]())
+        height, width = (convolved(side, (5, 2)) for side in image_shape[1:])
+        shape: dict[str, Any] = {"child_pose": POSES[pose], "parent_pose": POSES[pose]}
+        first = ConvTransform((height, width), types[0], types[1], kernel=3, stride=2, **shape)
+        second = ConvTransform(first.grid, types[1], types[2], kernel=3, **shape)
+        last: Transform = PositionSharedTransform(second.grid, types[2], classes, **shape)
+        if coordinates:
+            last = CoordinateAddition(last)
+        gives_activation = routings.get(routing).gives_activation
+        nonlinearity = nn.Identity() if gives_activation else squash
+        self.conv = nn.Conv2d(image_shape[0], channels, 5, stride=2)
+        self.primary = MatrixPrimary(channels, types[0])
+        activations = True
+        layers = []
+        for transform in (first, second, last):
+            layer_shape = replace(transform.shape, activations=activations)
+            routed = create_routing(routing, layer_shape, **(routing_options or {}))
+            layers.append(CapsuleLayer(transform, routed, nonlinearity))
+            activations = gives_activation
+        self.capsule_layers = nn.Sequential(*layers)
+
+    def classify(self, images: Tensor) -> Output:
+        capsules = self.capsule_layers(self.primary(F.relu(self.conv(images))))
+        pose = capsules.pose.flatten(1, 3)  # (B, classes, D)
+        scores = safe_norm(pose) if capsules.activation is None else capsules.activation.flatten(1)
+        return Output(scores, log_odds(scores), pose)
+
+
+class CNN(Model):
+    """Two convolutions with pooling, a hidden layer with dropout: 4,252,549 parameters at 32x32 with 5 classes.
+
+    Args:
+        channels: of the two convolutions.
+        hidden: units of the hidden layer.
+        preprocess: ``standardize`` each image, or ``none``.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        channels: tuple[int, int] = (32, 64),
+        hidden: int = 1024,
+        preprocess: str = "standardize",
+    ) -> None:
+        if preprocess not in PREPROCESS:
+            raise unknown_name("preprocess", preprocess, PREPROCESS)
+        grid = [convolved(side, (2, 2), (2, 2)) for side in image_shape[1:]]
+        super().__init__(image_shape, classes, preprocess=PREPROCESS[preprocess]())
+        self.layers = nn.Sequential(
+            nn.Conv2d(image_shape[0], channels[0], 5, padding="same"),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(channels[0], channels[1], 5, padding="same"),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(channels[1] * grid[0] * grid[1], hidden),
+            nn.ReLU(),
+            nn.Dropout(0.5),
+            nn.Linear(hidden, classes),
+        )
+
+    def classify(self, images: Tensor) -> Output:
+        logits = self.layers(images)
+        return Output(logits.softmax(1), logits)
+
+
+MATRIX_RECIPE = Recipe(loss="spread", learning_rate=3e-3, batch_size=64)
+models.add(
+    ModelRecord(
+        name="matrix-capsnet",
+        description="4x4 pose matrices, two convolutional capsule layers, EM routing",
+        paper="hinton2018",
+        build=MatrixCapsNet,
+        recipe=MATRIX_RECIPE,
+        laptop={"types": (8, 8, 8)},
+    )
+)
+models.add(
+    ModelRecord(
+        name="matrix-capsnet-68k",
+        description="the small network of the paper: 64 channels, 8, 16 and 16 types",
+        paper="hinton2018",
+        build=partial(MatrixCapsNet, channels=64, types=(8, 16, 16)),
+        recipe=MATRIX_RECIPE,
+        laptop={"channels": 32, "types": (4, 8, 8)},
+    )
+)
+models.add(
+    ModelRecord(
+        name="cnn-hinton2018",
+        description="two convolutions with pooling, hidden layer with dropout",
+        paper="hinton2018",
+        build=CNN,
+        recipe=Recipe(loss="cross-entropy", batch_size=64),
+        laptop={"channels": (16, 32), "hidden": 256},
+        capsules=False,
+    )
+)

@@ -1,0 +1,135 @@
+r"""EM routing: each parent is a Gaussian that its votes are fitted to, and is active where they form a tight cluster.
+
+Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, procedure 1.
+
+.. math::
+    &\text{M:}\quad r_{ij} = R_{ij} a_i, \quad m_j = \sum_i r_{ij}, \quad
+    \mu_j = \frac{1}{m_j} \sum_i r_{ij} V_{ij}, \quad
+    \sigma_j^2 = \frac{1}{m_j} \sum_i r_{ij} (V_{ij} - \mu_j)^2 + \epsilon \\
+    &\phantom{\text{M:}}\quad a_j = \mathrm{logistic}\Big(\lambda_t \big(\beta_a - m_j \sum_h (\beta_u + \log \sigma_j^h)\big)\Big),
+    \quad \lambda_t = \lambda (1 - 0.95^{t+1}) \\
+    &\text{E:}\quad R_{ij} = \frac{a_j\, \mathcal N(V_{ij}; \mu_j, \sigma_j^2)}{\sum_k a_k\, \mathcal N(V_{ik}; \mu_k, \sigma_k^2)}
+
+R starts at 1 / (number of the child's parents), and k runs over all of them, at every position that sees the child.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.functional import softmax_over_parents
+from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
+
+ACTIVATIONS = ("mdl", "mixing")
+LARGEST_VOTE = 1e6  # squares of votes beyond this, divided by a small variance, would leave float32
+
+
+class EMRouting(Routing):
+    """Routing by expectation and maximisation.
+
+    Args:
+        iterations: T, the number of M-steps; there is an E-step between each two.
+        activation: ``mdl`` activates a parent by the description length it saves; ``mixing`` by its share of all
+            assignments in the layer, and learns no betas.
+        final_lambda: the inverse temperature that the schedule rises to.
+        variance_floor: epsilon, added to every variance.
+        mean_damping: share of the old mean that the new one keeps.
+        mass_floor: the least mass that means and variances are divided by.
+    """
+
+    needs_activation = True
+
+    def __init__(
+        self,
+        shape: LayerShape,
+        *,
+        iterations: int = 3,
+        activation: str = "mdl",
+        final_lambda: float = 0.01,
+        variance_floor: float = 0.0005,
+        mean_damping: float = 0.0,
+        mass_floor: float = 1e-7,
+    ) -> None:
+        super().__init__(shape)
+        if activation not in ACTIVATIONS:
+            raise unknown_name("EM activation", activation, ACTIVATIONS)
+        if iterations < 1 or min(final_lambda, variance_floor, mass_floor) <= 0 or not 0 <= mean_damping < 1:
+            raise TorchcapsError(
+                "EM routing needs at least 1 iteration, positive final_lambda, variance_floor and mass_floor, and "
+                f"mean_damping from 0 to below 1; got iterations={iterations}, final_lambda={final_lambda}, "
+                f"variance_floor={variance_floor}, mass_floor={mass_floor}, mean_damping={mean_damping}"
+            )
+        self.iterations, self.activation = iterations, activation
+        self.final_lambda, self.variance_floor = final_lambda, variance_floor
+        self.mean_damping, self.mass_floor = mean_damping, mass_floor
+        if activation == "mdl":
+            self.beta_u = nn.Parameter(torch.zeros(shape.parents))
+            self.beta_a = nn.Parameter(torch.zeros(shape.parents))
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+        trace: bool,
+    ) -> Routed:
+        if activation is None:
+            raise TorchcapsError("EM routing needs the children's activations (B, P, I), got none")
+        votes = votes.clamp(-LARGEST_VOTE, LARGEST_VOTE)
+        assignment = softmax_over_parents(votes.new_zeros(votes.shape[:4]), child_index)  # R: 1 / number of parents
+        couplings = [assignment]
+        mean: Tensor | None = None
+        for iteration in range(self.iterations):
+            weighted = assignment * activation.unsqueeze(3)  # r (B, P, I, J)
+            mass = weighted.sum(2)  # (B, P, J)
+            share = (weighted / mass.clamp_min(self.mass_floor).unsqueeze(2)).unsqueeze(4)  # (B, P, I, J, 1)
+            new_mean = (share * votes).sum(2)  # (B, P, J, D)
+            mean = new_mean if mean is None else torch.lerp(new_mean, mean, self.mean_damping)
+            squares = (votes - mean.unsqueeze(2)).square()  # (B, P, I, J, D)
+            variance = (share * squares).sum(2) + self.variance_floor
+            log_deviation = 0.5 * variance.log().sum(3)  # (B, P, J), summed over the pose
+            log_activation, active = self._activate(mass, log_deviation, iteration)
+            if iteration < self.iterations - 1:
+                distance = 0.5 * (squares / variance.unsqueeze(2)).sum(4)  # (B, P, I, J)
+                # The density's factor of 2 pi is the same for all parents, and cancels.
+                assignment = softmax_over_parents((log_activation - log_deviation).unsqueeze(2) - distance, child_index)
+                couplings.append(assignment)
+        assert mean is not None  # there is at least one iteration
+        return Routed(mean, active, couplings)
+
+    def _activate(self, mass: Tensor, log_deviation: Tensor, iteration: int) -> tuple[Tensor, Tensor]:
+        """Logarithm of the parents' activations, and the activations: (B, P, J) each."""
+        if self.activation == "mixing":
+            mass = mass.clamp_min(self.mass_floor)
+            active = mass / mass.sum((1, 2), keepdim=True)
+            return active.log(), active
+        cost = mass * (self.shape.size * self.beta_u + log_deviation)
+        logit = self.final_lambda * (1 - 0.95 ** (iteration + 1)) * (self.beta_a - cost)
+        return F.logsigmoid(logit), logit.sigmoid()
+
+    def extra_repr(self) -> str:
+        return (
+            f"iterations={self.iterations}, activation={self.activation}, final_lambda={self.final_lambda}, "
+            f"variance_floor={self.variance_floor}, mean_damping={self.mean_damping}"
+        )
+
+
+routings.add(
+    RoutingRecord(
+        name="em",
+        description="Gaussian clusters of votes, fitted by EM",
+        paper="hinton2018",
+        build=EMRouting,
+        iterative=True,
+        needs_activation=True,
+        gives_activation=True,
+        any_child_order=True,
+        any_parent_order=True,
+        needs="children with activations",
+    )
+)
