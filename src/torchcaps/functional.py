@@ -33,7 +33,7 @@ def squash(vectors: Tensor, dim: int = -1) -> Tensor:
     >>> squash(torch.tensor([3.0, 4.0])).norm()  # 25 / 26
     tensor(0.9615)
     """
-    norm = safe_norm(vectors, dim, keepdim=True)
+    norm = safe_norm(vectors, dim, keepdim=True).clamp_min(1e-15)  # so that 1/|s| and its gradient are finite
     return vectors / (norm + 1.0 / norm)
 
 

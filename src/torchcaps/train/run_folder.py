@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import yaml
 
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import make_folder, write_json, write_text
+from torchcaps.files import write_json, write_text
 from torchcaps.train.config import RunConfig, check, read_settings
 
 
@@ -50,10 +51,15 @@ class RunFolder:
 def new_run(config: RunConfig, path: Path) -> RunFolder:
     """Make the folder of a run that is about to begin."""
     run = RunFolder(path)
-    make_folder(path)
-    write_json(path / "environment.json", describe_environment())
-    # The settings come last: a folder that has them is a run.
-    write_text(run.config_file, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    existed = path.exists()
+    try:
+        write_json(path / "environment.json", describe_environment())
+        # The settings come last: a folder that has them is a run.
+        write_text(run.config_file, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    except TorchcapsError:
+        if not existed:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
     return run
 
 

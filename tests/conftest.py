@@ -1,0 +1,37 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+# Tests run side by side, one process a core: each keeps to one thread.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def torchcaps_command(tmp_path: Path) -> Command:
+    """Run the installed command as a user would, in an empty folder."""
+
+    def run(*arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).with_name("torchcaps")), *arguments]
+        environment = os.environ | {"COLUMNS": "200"}
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment, check=False, **settings
+        )
+
+    return run

@@ -1,0 +1,74 @@
+"""Imports point downward only: a room may use the rooms below it, and nothing above or beside it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "torchcaps"
+
+BOTTOM = {"errors", "registry", "files", "progress", "environment", "runtime"}
+# Each room with the rooms it may use besides the bottom ones. docs/architecture.md draws this.
+MAY_USE = {
+    "functional": set(),
+    "kernels": set(),
+    "data": set(),
+    "losses": set(),
+    "routing": {"functional", "kernels"},
+    "layers": {"functional", "kernels", "routing"},
+    "models": {"functional", "kernels", "routing", "layers", "losses"},
+    "analysis": {"functional", "models", "data"},
+    "attacks": {"functional", "models", "data"},
+    "train": {"models", "losses", "data", "routing"},
+    "testing": {"functional", "routing", "layers", "models", "losses"},
+    "plugins": set(),
+    "evaluate": {"train", "attacks", "analysis", "models", "data"},
+    "compare": {"evaluate", "train", "attacks", "analysis", "models", "data"},
+    "reproduce": {"compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
+    "demo": {"reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
+    "cli": {"demo", "reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data", "routing"}
+    | {"losses", "plugins", "__version__"},
+}
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "torchcaps":
+            rooms |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("torchcaps."):
+            rooms.add(node.module.split(".")[1])
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            raise AssertionError(f"{path} imports relatively: write the whole name")
+        elif isinstance(node, ast.Import):
+            rooms |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("torchcaps.")}
+    return rooms
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_downward(path: Path) -> None:
+    room = room_of(path)
+    if room == "__init__":
+        return  # the front door: it may name everything, lazily
+    allowed = BOTTOM if room in BOTTOM else MAY_USE[room] | BOTTOM | {room}
+    assert imported_rooms(path) <= allowed, f"{room} must not import {imported_rooms(path) - allowed}"
+
+
+def test_command_line_starts_without_torch() -> None:
+    """Heavy imports at the top of a cli file would make every --help slow."""
+    for path in (SOURCE / "cli").glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        top = {
+            name.split(".")[0]
+            for node in tree.body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+        }
+        assert not top & {"torch", "numpy", "matplotlib", "lightning_fabric", "pydantic"}, path
