@@ -9,7 +9,7 @@ from torchcaps.layers.coordinates import CoordinateAddition
 from torchcaps.layers.decoder import Decoder
 from torchcaps.layers.matrix_primary import MatrixPrimary
 from torchcaps.layers.position_shared import PositionSharedTransform
-from torchcaps.layers.preprocess import Standardize
+from torchcaps.layers.preprocess import MeanImage, Standardize
 from torchcaps.layers.primary import VectorPrimary
 from torchcaps.layers.shared import SharedTransform
 from torchcaps.layers.stack import CapsuleStack
@@ -26,6 +26,7 @@ __all__ = [
     "Decoder",
     "DenseTransform",
     "MatrixPrimary",
+    "MeanImage",
     "PositionSharedTransform",
     "SharedTransform",
     "Standardize",

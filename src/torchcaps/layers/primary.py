@@ -28,12 +28,13 @@ class VectorPrimary(nn.Module):
         *,
         kernel: int,
         stride: int,
+        padding: int = 0,
         nonlinearity: Nonlinearity,
         activated: bool = False,
     ) -> None:
         super().__init__()
         self.types, self.size, self.nonlinearity, self.activated = types, size, nonlinearity, activated
-        self.conv = nn.Conv2d(in_channels, types * size, kernel, stride)
+        self.conv = nn.Conv2d(in_channels, types * size, kernel, stride, padding)
 
     def forward(self, features: Tensor) -> Capsules:
         maps = self.conv(features)  # (B, types*size, H, W)

@@ -50,10 +50,16 @@ def _cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: fl
     return F.cross_entropy(logits, targets)
 
 
+def _binary_cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
+    # Summed over classes like the margin loss, so that the weight of a reconstruction means the same beside both.
+    return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(1).mean()
+
+
 losses: Registry[LossRecord] = Registry("loss")
 losses.add(LossRecord("margin", "lengths above 0.9 or below 0.1", _margin))
 losses.add(LossRecord("spread", "true class ahead of every other by a margin, 0.2 to 0.9", _spread, single_label=True))
 losses.add(LossRecord("cross-entropy", "softmax over the logits", _cross_entropy, single_label=True))
+losses.add(LossRecord("bce", "a sigmoid for each class: binary cross-entropy", _binary_cross_entropy))
 
 
 def one_hot(labels: Tensor, classes: int) -> Tensor:

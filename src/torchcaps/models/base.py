@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import Decoder
+from torchcaps.layers import Decoder, MeanImage
 
 
 class Output(NamedTuple):
@@ -60,6 +60,11 @@ class Model(nn.Module, ABC):
                 f"got a batch of shape {tuple(images.shape)}"
             )
         return self.classify(self.preprocess(images))
+
+    def prepare(self, images: Tensor) -> None:
+        """Called once before training, with training images (N, C, H, W), for what is learned from pixels alone."""
+        if isinstance(self.preprocess, MeanImage):
+            self.preprocess.fit(images)
 
     @abstractmethod
     def classify(self, images: Tensor) -> Output:

@@ -15,23 +15,21 @@ class ConvNetAvg(Model):
     """CapsNet's two convolutions, a global average, one linear layer: 5,332,234 parameters.
 
     Args:
-        channels: of both convolutions.
+        filters: of both convolutions.
         kernel: side of both convolutions.
     """
 
-    def __init__(
-        self, image_shape: tuple[int, int, int], classes: int, *, channels: int = 256, kernel: int = 9
-    ) -> None:
+    def __init__(self, image_shape: tuple[int, int, int], classes: int, *, filters: int = 256, kernel: int = 9) -> None:
         for side in image_shape[1:]:
             convolved(side, (kernel, 1), (kernel, 2))
         super().__init__(image_shape, classes)
         self.features = nn.Sequential(
-            nn.Conv2d(image_shape[0], channels, kernel),
+            nn.Conv2d(image_shape[0], filters, kernel),
             nn.ReLU(),
-            nn.Conv2d(channels, channels, kernel, stride=2),
+            nn.Conv2d(filters, filters, kernel, stride=2),
             nn.ReLU(),
         )
-        self.head = nn.Linear(channels, classes)
+        self.head = nn.Linear(filters, classes)
 
     def classify(self, images: Tensor) -> Output:
         logits = self.head(self.features(images).mean((2, 3)))
@@ -42,7 +40,7 @@ class ConvNetFC(Model):
     """Three convolutions and two hidden layers: 35,445,522 parameters at 40x40.
 
     Args:
-        channels: of the first two convolutions; the third has half.
+        filters: of the first two convolutions; the third has half.
         kernel: side of all convolutions.
         hidden: units of the two hidden layers.
     """
@@ -52,21 +50,21 @@ class ConvNetFC(Model):
         image_shape: tuple[int, int, int],
         classes: int,
         *,
-        channels: int = 256,
+        filters: int = 256,
         kernel: int = 5,
         hidden: tuple[int, int] = (328, 192),
     ) -> None:
         grid = [convolved(side, (kernel, 1), (kernel, 1), (kernel, 1)) for side in image_shape[1:]]
         super().__init__(image_shape, classes)
         self.layers = nn.Sequential(
-            nn.Conv2d(image_shape[0], channels, kernel),
+            nn.Conv2d(image_shape[0], filters, kernel),
             nn.ReLU(),
-            nn.Conv2d(channels, channels, kernel),
+            nn.Conv2d(filters, filters, kernel),
             nn.ReLU(),
-            nn.Conv2d(channels, channels // 2, kernel),
+            nn.Conv2d(filters, filters // 2, kernel),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(channels // 2 * grid[0] * grid[1], hidden[0]),
+            nn.Linear(filters // 2 * grid[0] * grid[1], hidden[0]),
             nn.ReLU(),
             nn.Linear(hidden[0], hidden[1]),
             nn.ReLU(),
@@ -85,7 +83,7 @@ models.add(
         paper="gu2021",
         build=ConvNetAvg,
         recipe=Recipe(loss="cross-entropy"),
-        laptop={"channels": 64},
+        laptop={"filters": 64},
         capsules=False,
     )
 )
@@ -96,7 +94,7 @@ models.add(
         paper="gu2021",
         build=ConvNetFC,
         recipe=Recipe(loss="cross-entropy"),
-        laptop={"channels": 32, "hidden": (164, 96)},
+        laptop={"filters": 32, "hidden": (164, 96)},
         capsules=False,
     )
 )

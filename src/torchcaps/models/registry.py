@@ -19,7 +19,8 @@ class Recipe:
     """How a paper trains a model; every value can be overruled in a run."""
 
     loss: str
-    reconstruction_weight: float = 0.0  # on the squared error summed over an image's pixels
+    reconstruction_weight: float = 0.0  # on the squared error of an image
+    reconstruction: str = "sum"  # of that error over the image's pixels, or "mean"
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     schedule: str = "constant"
@@ -28,7 +29,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """A model by name. ``laptop`` holds the settings that make the paper's network small."""
+    """A model by name.
+
+    ``laptop`` holds the settings that make the paper's network small, ``image`` is the (channels, height, width) for
+    which the paper built it, ``needs`` what images or training must offer, in a few words.
+    """
 
     name: str
     description: str
@@ -37,6 +42,8 @@ class ModelRecord:
     recipe: Recipe
     laptop: dict[str, Any] = field(default_factory=dict)
     capsules: bool = True
+    image: tuple[int, int, int] = (1, 28, 28)
+    needs: str = ""
 
     def settings(self) -> list[str]:
         """Names of the options that the model takes beyond image and classes."""

@@ -36,7 +36,7 @@ class CapsNet(CapsuleModel):
     Args:
         image_shape: channels, height, width.
         classes: number of classes.
-        channels: of the first convolution.
+        filters: of the first convolution.
         types: of primary capsules.
         primary_size, class_size: numbers in one primary and one class capsule.
         kernel: side of both convolutions.
@@ -54,7 +54,7 @@ class CapsNet(CapsuleModel):
         image_shape: tuple[int, int, int],
         classes: int,
         *,
-        channels: int = 256,
+        filters: int = 256,
         types: int = 32,
         primary_size: int = 8,
         class_size: int = 16,
@@ -67,8 +67,8 @@ class CapsNet(CapsuleModel):
         decoder: str = "conditional",
         hidden: tuple[int, int] = (512, 1024),
     ) -> None:
-        if min(channels, types, primary_size, class_size, kernel, *hidden) < 1:
-            raise TorchcapsError("a CapsNet needs at least 1 channel, type, pose size, kernel pixel and hidden unit")
+        if min(filters, types, primary_size, class_size, kernel, *hidden) < 1:
+            raise TorchcapsError("a CapsNet needs at least 1 filter, type, pose size, kernel pixel and hidden unit")
         if rectifier not in RECTIFIERS:
             raise unknown_name("rectifier", rectifier, RECTIFIERS)
         if transform not in TRANSFORMS:
@@ -82,9 +82,9 @@ class CapsNet(CapsuleModel):
         super().__init__(
             image_shape,
             classes,
-            features=nn.Sequential(nn.Conv2d(image_shape[0], channels, kernel), RECTIFIERS[rectifier]()),
+            features=nn.Sequential(nn.Conv2d(image_shape[0], filters, kernel), RECTIFIERS[rectifier]()),
             primary=VectorPrimary(
-                channels,
+                filters,
                 types,
                 primary_size,
                 kernel=kernel,
@@ -105,6 +105,6 @@ models.add(
         paper="sabour2017",
         build=CapsNet,
         recipe=Recipe(loss="margin", reconstruction_weight=0.0005),
-        laptop={"channels": 64, "types": 8, "hidden": (256, 512)},
+        laptop={"filters": 64, "types": 8, "hidden": (256, 512)},
     )
 )

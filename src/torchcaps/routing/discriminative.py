@@ -15,6 +15,8 @@ of the same forward pass. Labels are used there and nowhere else. U (U^T b) is t
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, distributed
 
@@ -42,7 +44,7 @@ class DiscriminativeRouting(Routing):
         self,
         shape: LayerShape,
         *,
-        penalty: str = "l2",
+        penalty: str,
         gamma: float = 1e-4,
         weight: float = 0.001,
         start: float | None = None,
@@ -93,12 +95,13 @@ class DiscriminativeRouting(Routing):
         return f"penalty={self.penalty}, gamma={self.gamma}, weight={self.weight}"
 
 
-routings.add(
-    RoutingRecord(
-        name="discriminative",
-        description="couplings climb toward the true class after every step of the weights, with an l1 or l2 penalty",
-        paper="yang2021",
-        build=DiscriminativeRouting,
-        needs="labels in training",
+for penalty, effect in (("l1", "sparse"), ("l2", "small")):
+    routings.add(
+        RoutingRecord(
+            name=f"discriminative-{penalty}",
+            description=f"couplings climb toward the true class after every step; {penalty} keeps them {effect}",
+            paper="yang2021",
+            build=partial(DiscriminativeRouting, penalty=penalty),
+            needs="labels in training",
+        )
     )
-)

@@ -1,0 +1,266 @@
+"""G-CapsNets: capsule networks whose couplings are trained like any weight.
+
+Chen, Wang, Zhao, Crandall: Generalized Capsule Networks with Trainable Routing Procedure, 2019,
+https://arxiv.org/abs/1808.08692.
+
+Fully connected, convolutional and multi-layer, each for MNIST and for CIFAR-10, the paper's plain network for CIFAR-10,
+and the LeNet from which its black-box attack comes. The paper divides pixels by 256; here they are divided by 255, as
+everywhere in torchcaps.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import CapsuleLayer, CapsuleStack, ConvTransform, DenseTransform, MeanImage, VectorPrimary
+from torchcaps.layers.transforms import Transform
+from torchcaps.models.base import Model, Output, convolved
+from torchcaps.models.capsule_model import CapsuleModel, choose_decoder, choose_nonlinearity
+from torchcaps.models.registry import ModelRecord, Recipe, models
+from torchcaps.models.sabour2017 import CapsNet
+from torchcaps.routing import create_routing
+
+ImageShape = tuple[int, int, int]
+
+
+def g_capsnet_fc(
+    image_shape: ImageShape,
+    classes: int,
+    *,
+    filters: int = 256,
+    types: int = 32,
+    class_size: int = 16,
+    routing: str = "trainable",
+    routing_options: dict[str, Any] | None = None,
+    decoder: str = "conditional",
+    hidden: tuple[int, int] = (512, 1024),
+    subtract_mean: bool = False,
+) -> CapsuleModel:
+    """Fully connected: CapsNet with trained couplings and the exponential squash.
+
+    Parameters on MNIST: 6,815,744 without and 8,227,088 with the decoder; in the form for CIFAR-10, 2,674,176.
+    """
+    model = CapsNet(
+        image_shape,
+        classes,
+        filters=filters,
+        types=types,
+        class_size=class_size,
+        routing=routing,
+        routing_options=routing_options,
+        nonlinearity="exponential",
+        decoder=decoder,
+        hidden=hidden,
+    )
+    if subtract_mean:
+        model.preprocess = MeanImage(image_shape)
+    return model
+
+
+class GCapsNetConv(CapsuleModel):
+    """Convolutional: one kernel that covers the grid of primary capsules, poses seen as matrices.
+
+    Parameters on MNIST: 5,525,504 without and 6,895,888 with the decoder; in the form for CIFAR-10, 2,674,176.
+
+    Args:
+        filters: of the first convolution.
+        types: of primary capsules.
+        pose: rows and columns of a capsule; W has columns x columns numbers.
+        routing, routing_options, decoder, hidden: as in CapsNet.
+        subtract_mean: take the mean training image away first.
+    """
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        classes: int,
+        *,
+        filters: int = 256,
+        types: int = 32,
+        pose: tuple[int, int] = (2, 4),
+        routing: str = "trainable",
+        routing_options: dict[str, Any] | None = None,
+        decoder: str = "conditional",
+        hidden: tuple[int, int] = (512, 1024),
+        subtract_mean: bool = False,
+    ) -> None:
+        after_primary, after_routing, score = choose_nonlinearity("exponential")
+        grid, size = _square_grid(image_shape, (9, 1), (9, 2)), pose[0] * pose[1]
+        voting = ConvTransform((grid, grid), types, classes, child_pose=pose, parent_pose=pose, kernel=grid)
+        routed = create_routing(routing, voting.shape, **(routing_options or {}))
+        super().__init__(
+            image_shape,
+            classes,
+            features=nn.Sequential(nn.Conv2d(image_shape[0], filters, 9), nn.ReLU()),
+            primary=VectorPrimary(filters, types, size, kernel=9, stride=2, nonlinearity=after_primary),
+            capsules=CapsuleStack(CapsuleLayer(voting, routed, after_routing)),
+            score=score,
+            decoder=choose_decoder(decoder, classes, size, image_shape, hidden),
+            preprocess=MeanImage(image_shape) if subtract_mean else None,
+        )
+
+
+class GCapsNetMulti(CapsuleModel):
+    """Multi-layer: two convolutional capsule layers and a fully connected one, all capsules of 8 numbers.
+
+    751,008 parameters on CIFAR-10. The paper's table says 716K: it counts the first layer's couplings with a 3x3 kernel
+    although the layer has a 4x4 one, and the last layer's couplings once per number instead of once per capsule.
+
+    Args:
+        filters: of the first convolution.
+        types: of primary capsules and of the two convolutional capsule layers.
+        routing, routing_options: of all three layers.
+        subtract_mean: take the mean training image away first.
+    """
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        classes: int,
+        *,
+        filters: int = 64,
+        types: tuple[int, int, int] = (16, 8, 16),
+        routing: str = "trainable",
+        routing_options: dict[str, Any] | None = None,
+        subtract_mean: bool = True,
+    ) -> None:
+        after_primary, after_routing, score = choose_nonlinearity("exponential")
+        windows = (7, 1), (7, 2), (4, 1), (3, 2)
+        first, second, third = (_square_grid(image_shape, *windows[:depth]) for depth in (2, 3, 4))
+        vector, matrix = (1, 8), (4, 2)
+        transforms: list[Transform] = [
+            ConvTransform((first, first), types[0], types[1], child_pose=vector, parent_pose=vector, kernel=4),
+            ConvTransform(
+                (second, second), types[1], types[2], child_pose=matrix, parent_pose=matrix, kernel=3, stride=2
+            ),
+            DenseTransform(third**2 * types[2], classes, 8, 8),
+        ]
+        layers = [
+            CapsuleLayer(voting, create_routing(routing, voting.shape, **(routing_options or {})), after_routing)
+            for voting in transforms
+        ]
+        super().__init__(
+            image_shape,
+            classes,
+            features=nn.Sequential(nn.Conv2d(image_shape[0], filters, 7), nn.ReLU()),
+            primary=VectorPrimary(filters, types[0], 8, kernel=7, stride=2, nonlinearity=after_primary),
+            capsules=CapsuleStack(*layers),
+            score=score,
+            preprocess=MeanImage(image_shape) if subtract_mean else None,
+        )
+
+
+class ConvNetChen2019(Model):
+    """The plain network for CIFAR-10: G-CapsNet's convolutions, two fully connected layers, 9,737,226 parameters."""
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        classes: int,
+        *,
+        filters: tuple[int, int] = (64, 256),
+        hidden: int = 512,
+        subtract_mean: bool = True,
+    ) -> None:
+        height, width = (convolved(side, (9, 1), (9, 2)) for side in image_shape[1:])
+        super().__init__(image_shape, classes, preprocess=MeanImage(image_shape) if subtract_mean else None)
+        self.layers = nn.Sequential(
+            nn.Conv2d(image_shape[0], filters[0], 9),
+            nn.ReLU(),
+            nn.Conv2d(filters[0], filters[1], 9, stride=2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(filters[1] * height * width, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, classes),
+        )
+
+    def classify(self, images: Tensor) -> Output:
+        logits = self.layers(images)
+        return Output(logits.softmax(1), logits)
+
+
+class LeNet(Model):
+    """LeNet as the paper's framework ships it: two convolutions with pooling, 500 hidden units, 431,080 parameters."""
+
+    def __init__(
+        self, image_shape: ImageShape, classes: int, *, filters: tuple[int, int] = (20, 50), hidden: int = 500
+    ) -> None:
+        height, width = (convolved(side, (5, 1), (2, 2), (5, 1), (2, 2)) for side in image_shape[1:])
+        super().__init__(image_shape, classes)
+        self.layers = nn.Sequential(
+            nn.Conv2d(image_shape[0], filters[0], 5),
+            nn.MaxPool2d(2),
+            nn.Conv2d(filters[0], filters[1], 5),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(filters[1] * height * width, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, classes),
+        )
+
+    def classify(self, images: Tensor) -> Output:
+        logits = self.layers(images)
+        return Output(logits.softmax(1), logits)
+
+
+def _square_grid(image_shape: ImageShape, *windows: tuple[int, int]) -> int:
+    height, width = (convolved(side, *windows) for side in image_shape[1:])
+    if height != width:
+        raise TorchcapsError(f"this G-CapsNet needs square images, got {image_shape[1]}x{image_shape[2]} pixels")
+    return height
+
+
+_SCHEDULE = "inverse:0.0001:0.75"
+_MNIST = Recipe(loss="margin", reconstruction_weight=0.0005, schedule=_SCHEDULE, batch_size=100)
+_CIFAR10 = Recipe(loss="margin", schedule=_SCHEDULE, batch_size=100)
+_MULTI = Recipe(loss="margin", schedule=_SCHEDULE, batch_size=100, learning_rate=2e-3)
+_PLAIN = Recipe(loss="cross-entropy", schedule=_SCHEDULE, batch_size=100)
+_SMALL = {"filters": 64, "types": 8, "hidden": (256, 512)}
+_FOR_CIFAR10: dict[str, Any] = {"filters": 64, "decoder": "none", "subtract_mean": True}
+
+
+def _add(name: str, description: str, build: Any, recipe: Recipe, laptop: dict[str, Any], **more: Any) -> None:
+    models.add(ModelRecord(name, description, "chen2019", build, recipe, laptop, **more))
+
+
+_add("g-capsnet-fc", "CapsNet with trained couplings and exponential squash", g_capsnet_fc, _MNIST, _SMALL)
+_add("g-capsnet-conv", "one kernel over the grid, 2x4 poses, trained couplings", GCapsNetConv, _MNIST, _SMALL)
+_add(
+    "g-capsnet-fc-cifar10",
+    "g-capsnet-fc for CIFAR-10: 8-D class capsules, mean image, no decoder",
+    partial(g_capsnet_fc, class_size=8, **_FOR_CIFAR10),
+    _CIFAR10,
+    {"types": 8},
+    image=(3, 32, 32),
+)
+_add(
+    "g-capsnet-conv-cifar10",
+    "g-capsnet-conv for CIFAR-10: 8x8 matrices, mean image, no decoder",
+    partial(GCapsNetConv, pose=(1, 8), **_FOR_CIFAR10),
+    _CIFAR10,
+    {"types": 8},
+    image=(3, 32, 32),
+)
+_add(
+    "g-capsnet-multi",
+    "three capsule layers with trained couplings",
+    GCapsNetMulti,
+    _MULTI,
+    {"types": (8, 4, 8)},
+    image=(3, 32, 32),
+)
+_add(
+    "cnn-chen2019",
+    "two convolutions, two fully connected layers",
+    ConvNetChen2019,
+    _PLAIN,
+    {"filters": (32, 64), "hidden": 256},
+    image=(3, 32, 32),
+    capsules=False,
+)
+_add("lenet", "two convolutions with pooling, 500 hidden units", LeNet, _PLAIN, {}, capsules=False)

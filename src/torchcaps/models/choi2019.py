@@ -1,0 +1,150 @@
+r"""AR CapsNet: attention routing between capsule types, place by place.
+
+Choi, Seo, Im, Kang: Attention Routing Between Capsules, 2019, https://arxiv.org/abs/1907.01750.
+
+.. math:: \text{score}_n = |u^L_n| / \sqrt{D}
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.functional import log_odds, safe_norm
+from torchcaps.layers import AffineTanh, CapsuleLayer, Capsules, CapsuleStack, ChannelConvTransform, VectorPrimary
+from torchcaps.models.capsule_model import CapsuleModel, choose_decoder
+from torchcaps.models.registry import ModelRecord, Recipe, models
+from torchcaps.routing import create_routing
+
+
+class ARCapsNet(CapsuleModel):
+    """Convolutional capsule layers with attention routing and no iteration.
+
+    Parameters with the decoder: MNIST (32-D, 1 layer) 5,312,528; affNIST at 40 pixels (16-D, 1 layer) 3,500,832;
+    CIFAR-10 with four layers 3,996,384 (16-D) and 9,566,336 (32-D).
+
+    Args:
+        filters: of the two convolutions before the capsules.
+        types: of primary capsules and of every convolutional capsule layer.
+        primary_size: numbers in a primary capsule.
+        capsule_size: numbers in every capsule above.
+        layers: of convolutional capsules between primary and class capsules. The first has stride 2, the next ones
+            stride 1 and a residual connection.
+        dropout: share of the numbers dropped from the capsules that enter a capsule layer.
+        routing, routing_options, decoder, hidden: as in CapsNet.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        filters: int = 64,
+        types: int = 8,
+        primary_size: int = 16,
+        capsule_size: int = 32,
+        layers: int = 1,
+        dropout: float = 0.5,
+        routing: str = "attention",
+        routing_options: dict[str, Any] | None = None,
+        decoder: str = "conditional",
+        hidden: tuple[int, int] = (512, 512),
+    ) -> None:
+        if layers < 0 or not 0 <= dropout < 1:
+            raise TorchcapsError(f"ar-capsnet takes layers >= 0 and 0 <= dropout < 1, got {layers} and {dropout}")
+        if image_shape[1] != image_shape[2]:
+            raise TorchcapsError(f"ar-capsnet needs square images, got {image_shape[1]}x{image_shape[2]} pixels")
+        side, below, stack = (image_shape[1] + 1) // 2, primary_size, []
+        for index in range(layers + 1):
+            if index < layers:
+                stride = 2 if index == 0 else 1
+                voting = ChannelConvTransform(
+                    (side, side), types, types, below, capsule_size, kernel=3, stride=stride, padding=1
+                )
+            else:
+                voting = ChannelConvTransform((side, side), types, classes, below, capsule_size, kernel=side)
+            routed = create_routing(routing, voting.shape, **(routing_options or {}))
+            stack.append(CapsuleLayer(voting, routed, AffineTanh(voting.shape.parents, capsule_size)))
+            side, below = voting.grid[0], capsule_size
+        super().__init__(
+            image_shape,
+            classes,
+            features=nn.Sequential(
+                nn.Conv2d(image_shape[0], filters, 3, padding=1),
+                nn.BatchNorm2d(filters),
+                nn.ReLU(),
+                nn.Conv2d(filters, filters, 3, padding=1),
+                nn.BatchNorm2d(filters),
+                nn.ReLU(),
+            ),
+            primary=VectorPrimary(
+                filters,
+                types,
+                primary_size,
+                kernel=3,
+                stride=2,
+                padding=1,
+                nonlinearity=nn.Sequential(nn.ReLU(), AffineTanh(types, primary_size)),
+            ),
+            capsules=ResidualStack(*stack, dropout=dropout),
+            score=normalised_length,
+            decoder=choose_decoder(decoder, classes, capsule_size, image_shape, hidden),
+        )
+
+
+class ResidualStack(CapsuleStack):
+    """Capsule layers with dropout before each and a residual connection wherever shapes agree."""
+
+    def __init__(self, *layers: CapsuleLayer, dropout: float) -> None:
+        super().__init__(*layers)
+        if self.alternating:
+            raise TorchcapsError(
+                "ar-capsnet has dropout and residual connections between its capsule layers, through which a routing "
+                "that learns outside backpropagation cannot climb: choose another routing"
+            )
+        self.dropout = dropout
+
+    def forward(self, capsules: Capsules) -> tuple[Capsules, Tensor | None]:
+        for layer in self:
+            routed = layer(Capsules(F.dropout(capsules.pose, self.dropout, self.training)))
+            agree = routed.pose.shape == capsules.pose.shape
+            capsules = Capsules(routed.pose + capsules.pose) if agree else routed
+        return capsules, None
+
+
+def normalised_length(pose: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of capsules whose numbers lie in (-1, 1): the length over the greatest possible one."""
+    scores = safe_norm(pose) / pose.shape[2] ** 0.5
+    return scores, log_odds(scores)
+
+
+_RECIPE = Recipe(
+    loss="margin",
+    reconstruction_weight=0.3,
+    reconstruction="mean",
+    optimizer="rmsprop",
+    schedule="inverse:0.0001:1",
+    batch_size=100,
+)
+_LAPTOP = {"filters": 32, "types": 4, "capsule_size": 16, "hidden": (256, 256)}
+
+for name, description, settings, image in (
+    ("ar-capsnet", "attention routing, one convolutional capsule layer", {}, (1, 28, 28)),
+    ("ar-capsnet-affnist", "ar-capsnet with 16-D capsules", {"capsule_size": 16}, (1, 40, 40)),
+    ("ar-capsnet-cifar10", "ar-capsnet with four convolutional capsule layers", {"layers": 4}, (3, 32, 32)),
+):
+    models.add(
+        ModelRecord(
+            name=name,
+            description=description,
+            paper="choi2019",
+            build=partial(ARCapsNet, **settings),  # type: ignore[arg-type]
+            recipe=_RECIPE,
+            laptop=_LAPTOP,
+            image=image,
+        )
+    )

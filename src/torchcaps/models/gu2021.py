@@ -1,0 +1,187 @@
+"""CapsNet taken apart: its variants, and plain networks with some of its components.
+
+Gu, Tresp, Hu: Capsule Network is Not More Robust than Convolutional Network, 2021, https://arxiv.org/abs/2103.15459.
+
+Each of the five components is a setting of ``capsnet``: ``transform``, ``routing``, ``nonlinearity``, ``decoder``, and
+the loss of the run. The kernels of table 3 are the setting ``kernel`` of capsnet, convnet-avg and convnet-fc.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.functional import squash
+from torchcaps.models.base import Model, Output, convolved
+from torchcaps.models.baselines import ConvNetFC
+from torchcaps.models.capsule_model import choose_decoder, length
+from torchcaps.models.registry import ModelRecord, Recipe, create_model, models
+from torchcaps.models.sabour2017 import CapsNet
+
+
+class ConvNetFCLargeKernel(ConvNetFC):
+    """ConvNet-FC with 9x9 kernels, its first hidden layer narrowed until it is as large as CapsNet.
+
+    The paper gives no layers. The first hidden layer gets as many units as bring the whole nearest to the CapsNet for
+    the same images: 102, 181 and 167 units or 8,214,704, 11,357,247 and 13,490,609 parameters at 28, 36 and 40 pixels.
+
+    Args:
+        filters: of the first two convolutions; the third has half.
+        second_hidden: units of the second hidden layer.
+        like: ``paper`` or ``laptop``, the CapsNet to match.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        filters: int = 256,
+        second_hidden: int = 192,
+        like: str = "paper",
+    ) -> None:
+        with torch.device("meta"):  # shapes only: nothing is allocated
+            capsnet = create_model(
+                "capsnet", image_size=image_shape[1], channels=image_shape[0], classes=classes, size=like
+            )
+            counts = [
+                _count(ConvNetFC(image_shape, classes, filters=filters, kernel=9, hidden=(units, second_hidden)))
+                for units in (1, 2)
+            ]
+        per_unit = counts[1] - counts[0]
+        units = max(1, round((_count(capsnet) - counts[0]) / per_unit) + 1)
+        super().__init__(image_shape, classes, filters=filters, kernel=9, hidden=(units, second_hidden))
+
+
+class GroupedUnits(Model):
+    """Two convolutions and a linear layer whose units, in groups of 16, stand where CapsNet has its class capsules.
+
+    The linear layer has no bias, so that the whole has exactly as many parameters as CapsNet.
+
+    Args:
+        filters: of both convolutions.
+        group: units for each class.
+        kernel: side of both convolutions.
+        decoder, hidden: as in CapsNet.
+    """
+
+    default_decoder = "conditional"
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        filters: int = 256,
+        group: int = 16,
+        kernel: int = 9,
+        decoder: str | None = None,
+        hidden: tuple[int, int] = (512, 1024),
+    ) -> None:
+        height, width = (convolved(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])
+        drawing = choose_decoder(decoder or self.default_decoder, classes, group, image_shape, hidden)
+        super().__init__(image_shape, classes, decoder=drawing)
+        self.group = group
+        self.first = nn.Conv2d(image_shape[0], filters, kernel)
+        self.second = nn.Conv2d(filters, filters, kernel, stride=2)
+        self.units = nn.Linear(filters * height * width, classes * group, bias=False)
+        self.add_layers()
+
+    def add_layers(self) -> None:
+        """What a subclass has beyond these layers."""
+
+    def grouped(self, features: Tensor) -> Tensor:
+        """The units in groups: (B, classes, group)."""
+        return self.units(features.flatten(1)).view(-1, self.classes, self.group)  # type: ignore[no-any-return]
+
+
+class ConvNetCR(GroupedUnits):
+    """Conditional reconstruction on a plain network: the sum of a class's group is its logit."""
+
+    def classify(self, images: Tensor) -> Output:
+        groups = self.grouped(self.second(self.first(images).relu()).relu())
+        logits = groups.sum(2)
+        return Output(logits.sigmoid(), logits, groups)
+
+
+class ConvNetR(GroupedUnits):
+    """Reconstruction from all units without a mask, and a linear classifier on them."""
+
+    default_decoder = "normal"
+
+    def add_layers(self) -> None:
+        self.head = nn.Linear(self.classes * self.group, self.classes)
+
+    def classify(self, images: Tensor) -> Output:
+        groups = self.grouped(self.second(self.first(images).relu()).relu())
+        logits = self.head(groups.flatten(1))
+        return Output(logits.softmax(1), logits, groups)
+
+
+class ConvNetCRSF(GroupedUnits):
+    """ConvNet-CR with the squash function on primary vectors of 8 channels and on the groups.
+
+    This is CapsNet without routing, written as a convolutional network.
+    """
+
+    vector = 8
+
+    def classify(self, images: Tensor) -> Output:
+        maps = self.second(self.first(images).relu())  # (B, C, H, W)
+        vectors = squash(maps.view(len(maps), -1, self.vector, *maps.shape[2:]), dim=2)
+        pose = squash(self.grouped(vectors))
+        return Output(*length(pose), pose)
+
+
+def _count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+_LAPTOP_CAPSNET = models.get("capsnet").laptop
+_LAPTOP_UNITS = {"filters": 64, "hidden": (256, 512)}
+_DRAWING = 0.0005
+
+for name, description, settings in (
+    ("capsnet-nor", "CapsNet without routing: the average of the votes", {"routing": "uniform"}),
+    ("aff-capsnet", "one matrix per class for all children, no routing", {"transform": "shared", "routing": "uniform"}),
+    ("aff-capsnet-dr", "one matrix per class for all children, dynamic routing", {"transform": "shared"}),
+):
+    models.add(
+        ModelRecord(
+            name=name,
+            description=description,
+            paper="gu2021",
+            build=partial(CapsNet, **settings),  # type: ignore[arg-type]
+            recipe=Recipe(loss="margin", reconstruction_weight=_DRAWING),
+            laptop=_LAPTOP_CAPSNET,
+        )
+    )
+models.add(
+    ModelRecord(
+        name="convnet-fc-lk",
+        description="ConvNet-FC with large kernels, as large as CapsNet",
+        paper="gu2021",
+        build=ConvNetFCLargeKernel,
+        recipe=Recipe(loss="cross-entropy"),
+        laptop={"filters": 32, "second_hidden": 96, "like": "laptop"},
+        capsules=False,
+    )
+)
+for name, description, build, loss in (
+    ("convnet-r", "160 units, a classifier on them, a decoder without a mask", ConvNetR, "cross-entropy"),
+    ("convnet-cr", "160 units in groups whose sums are logits, conditional decoder", ConvNetCR, "bce"),
+    ("convnet-cr-sf", "convnet-cr with squashed vectors and groups", ConvNetCRSF, "margin"),
+):
+    models.add(
+        ModelRecord(
+            name=name,
+            description=description,
+            paper="gu2021",
+            build=build,
+            recipe=Recipe(loss=loss, reconstruction_weight=_DRAWING),
+            laptop=_LAPTOP_UNITS,
+            capsules=False,
+        )
+    )
