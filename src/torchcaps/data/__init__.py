@@ -1,6 +1,15 @@
 """Datasets: one file each, a registry of their records, and the sources of their bytes."""
 
-from torchcaps.data import affnist, cifar10, fashion_mnist, glyphs, mnist, multimnist  # noqa: F401  (each registers)
+from torchcaps.data import (  # noqa: F401  (each registers its datasets)
+    affnist,
+    cifar10,
+    fashion_mnist,
+    glyphs,
+    mnist,
+    multimnist,
+    smallnorb,
+    turntable,
+)
 from torchcaps.data.base import Batch, DatasetRecord, ImageSet, MemoryImages, Subset, datasets, split_off
 from torchcaps.data.transforms import Augmentation
 from torchcaps.data.views import centre_crop, evaluation_view, mean_image, standardise, thirteen_crops
