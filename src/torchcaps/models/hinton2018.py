@@ -34,13 +34,13 @@ PREPROCESS = {"standardize": Standardize, "none": nn.Identity}
 class MatrixCapsNet(Model):
     """A convolution, primary capsules, two convolutional capsule layers, class capsules.
 
-    Parameters for grey images and 5 classes, without the betas of EM routing: 316,256 with ``channels`` 32 and
+    Parameters for grey images and 5 classes, without the betas of EM routing: 316,256 with ``filters`` 32 and
     ``types`` (32, 32, 32), and 67,080 with 64 and (8, 16, 16).
 
     Args:
         image_shape: channels, height, width.
         classes: number of classes.
-        channels: A, of the first convolution.
+        filters: A, channels of the first convolution.
         types: B, C, D: primary capsules and those of the two convolutional layers.
         pose: ``matrix``, 4x4 with 16 weights per pair of capsules, or ``vector``, 16 numbers with 256.
         coordinates: add a child's place to its vote for a class.
@@ -55,7 +55,7 @@ class MatrixCapsNet(Model):
         image_shape: tuple[int, int, int],
         classes: int,
         *,
-        channels: int = 32,
+        filters: int = 32,
         types: tuple[int, int, int] = (32, 32, 32),
         pose: str = "matrix",
         coordinates: bool = True,
@@ -67,8 +67,8 @@ class MatrixCapsNet(Model):
             raise unknown_name("pose", pose, POSES)
         if preprocess not in PREPROCESS:
             raise unknown_name("preprocess", preprocess, PREPROCESS)
-        if min(channels, *types) < 1:
-            raise TorchcapsError(f"matrix capsules need at least 1 channel and type, got {channels} and {types}")
+        if min(filters, *types) < 1:
+            raise TorchcapsError(f"matrix capsules need at least 1 filter and type, got {filters} and {types}")
         for side in image_shape[1:]:
             convolved(side, (5, 2), (3, 2), (3, 1))
         super().__init__(image_shape, classes, preprocess=PREPROCESS[preprocess]())
@@ -81,8 +81,8 @@ class MatrixCapsNet(Model):
             last = CoordinateAddition(last)
         gives_activation = routings.get(routing).gives_activation
         nonlinearity = nn.Identity() if gives_activation else squash
-        self.conv = nn.Conv2d(image_shape[0], channels, 5, stride=2)
-        self.primary = MatrixPrimary(channels, types[0])
+        self.conv = nn.Conv2d(image_shape[0], filters, 5, stride=2)
+        self.primary = MatrixPrimary(filters, types[0])
         activations = True
         layers = []
         for transform in (first, second, last):
@@ -103,7 +103,7 @@ class CNN(Model):
     """Two convolutions with pooling, a hidden layer with dropout: 4,252,549 parameters at 32x32 with 5 classes.
 
     Args:
-        channels: of the two convolutions.
+        filters: channels of the two convolutions.
         hidden: units of the hidden layer.
         preprocess: ``standardize`` each image, or ``none``.
     """
@@ -113,7 +113,7 @@ class CNN(Model):
         image_shape: tuple[int, int, int],
         classes: int,
         *,
-        channels: tuple[int, int] = (32, 64),
+        filters: tuple[int, int] = (32, 64),
         hidden: int = 1024,
         preprocess: str = "standardize",
     ) -> None:
@@ -122,14 +122,14 @@ class CNN(Model):
         grid = [convolved(side, (2, 2), (2, 2)) for side in image_shape[1:]]
         super().__init__(image_shape, classes, preprocess=PREPROCESS[preprocess]())
         self.layers = nn.Sequential(
-            nn.Conv2d(image_shape[0], channels[0], 5, padding="same"),
+            nn.Conv2d(image_shape[0], filters[0], 5, padding="same"),
             nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(channels[0], channels[1], 5, padding="same"),
+            nn.Conv2d(filters[0], filters[1], 5, padding="same"),
             nn.ReLU(),
             nn.MaxPool2d(2),
             nn.Flatten(),
-            nn.Linear(channels[1] * grid[0] * grid[1], hidden),
+            nn.Linear(filters[1] * grid[0] * grid[1], hidden),
             nn.ReLU(),
             nn.Dropout(0.5),
             nn.Linear(hidden, classes),
@@ -156,9 +156,9 @@ models.add(
         name="matrix-capsnet-68k",
         description="the small network of the paper: 64 channels, 8, 16 and 16 types",
         paper="hinton2018",
-        build=partial(MatrixCapsNet, channels=64, types=(8, 16, 16)),
+        build=partial(MatrixCapsNet, filters=64, types=(8, 16, 16)),
         recipe=MATRIX_RECIPE,
-        laptop={"channels": 32, "types": (4, 8, 8)},
+        laptop={"filters": 32, "types": (4, 8, 8)},
     )
 )
 models.add(
@@ -168,7 +168,7 @@ models.add(
         paper="hinton2018",
         build=CNN,
         recipe=Recipe(loss="cross-entropy", batch_size=64),
-        laptop={"channels": (16, 32), "hidden": 256},
+        laptop={"filters": (16, 32), "hidden": 256},
         capsules=False,
     )
 )
