@@ -5,12 +5,14 @@ from torchcaps.data import (  # noqa: F401  (each registers its datasets)
     cifar10,
     fashion_mnist,
     glyphs,
+    images,
     mnist,
     multimnist,
     smallnorb,
     turntable,
 )
 from torchcaps.data.base import Batch, DatasetRecord, ImageSet, MemoryImages, Subset, datasets, split_off
+from torchcaps.data.images import open_images
 from torchcaps.data.transforms import Augmentation
 from torchcaps.data.views import centre_crop, evaluation_view, mean_image, standardise, thirteen_crops
 from torchcaps.errors import unknown_name
@@ -27,6 +29,7 @@ __all__ = [
     "evaluation_view",
     "load_dataset",
     "mean_image",
+    "open_images",
     "split_off",
     "standardise",
     "thirteen_crops",

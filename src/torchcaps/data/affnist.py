@@ -7,7 +7,7 @@ so every model meets the same images. One trains on ``mnist-40``'s digits, which
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from torchcaps.data.counter import uniform
 from torchcaps.data.geometry import rotation, scaling, shearing, warp
 from torchcaps.data.matlab import read_struct
 from torchcaps.data.mnist import CANVAS, CITATION, COUNTS, DIGITS, FILES, LICENCE, SOURCES, open_mnist, open_placed
-from torchcaps.data.verified import data_folders
+from torchcaps.data.verified import data_folders, find_by_hand
 from torchcaps.errors import TorchcapsError
 
 RANGES = {
@@ -29,6 +29,7 @@ RANGES = {
     "shift_y": (-8.0, 8.0),
 }
 OFFICIAL = "https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/test.mat.zip"
+BY_HAND = "affnist/test.mat"
 AT_ONCE = 500
 
 
@@ -73,35 +74,37 @@ def open_official(split: str) -> MemoryImages:
     """Training: as above. Test: the official file, which must be put in place by hand: no checksum was published."""
     if split == "train":
         return open_placed(split)
-    paths = [folder / "test.mat" for folder in data_folders("affnist")]
-    for path in paths:
-        if path.is_file():
-            return read_affnist(path)
+    path = find_by_hand(BY_HAND)
+    if path:
+        return read_affnist(path)
     raise TorchcapsError(
-        f"the official affNIST file is not here: unpack {OFFICIAL} to {paths[0]}, "
+        f"the official affNIST file is not here: unpack {OFFICIAL} into {data_folders('affnist')[0]}, "
         "or use the dataset 'affnist', which is generated"
     )
 
 
-def affnist_record(name: str, description: str, opener: Callable[[str], MemoryImages], tests: int) -> DatasetRecord:
-    """The record of one of the two forms."""
-    return DatasetRecord(
-        name=name,
-        description=description,
-        shape=(1, CANVAS, CANVAS),
-        class_names=DIGITS,
-        splits={"train": COUNTS["train"], "test": tests},
-        licence=LICENCE,
-        citation=f"Tieleman: affNIST, 2013; {CITATION}",
-        open=opener,
-        files=FILES,
-        sources=SOURCES,
-        folder="mnist",
-        augmentation="shift=2",
-    )
-
-
-datasets.add(affnist_record("affnist", "digits under affine change, generated from MNIST", open_affnist, 10_000))
+RECORD = DatasetRecord(
+    name="affnist",
+    description="digits under affine change, generated from MNIST",
+    shape=(1, CANVAS, CANVAS),
+    class_names=DIGITS,
+    splits=COUNTS,
+    licence=LICENCE,
+    citation=f"Tieleman: affNIST, 2013; {CITATION}",
+    open=open_affnist,
+    files=FILES,
+    sources=SOURCES,
+    folder="mnist",
+    augmentation="shift=2",
+)
+datasets.add(RECORD)
 datasets.add(
-    affnist_record("affnist-official", "digits under affine change, the original file", open_official, 320_000)
+    replace(
+        RECORD,
+        name="affnist-official",
+        description="digits under affine change, the original file",
+        splits={"train": COUNTS["train"], "test": 320_000},
+        open=open_official,
+        by_hand=BY_HAND,
+    )
 )

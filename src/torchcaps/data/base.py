@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -122,7 +123,9 @@ class DatasetRecord:
     files: tuple[File, ...] = ()  # none: the set is generated
     sources: tuple[Source, ...] = ()
     folder: str = ""  # where the files lie, if another dataset has brought them; else the name
+    by_hand: str = ""  # "folder/file" that a user must put in place, since no checksum of it was published
     augmentation: str = ""  # the usual one for training, see transforms.py
+    labels_per_image: int = 1
     crop: int | None = None  # models see images cropped to this size: at random in training, else the centre
 
     @property
@@ -140,9 +143,13 @@ class DatasetRegistry(Registry[DatasetRecord]):
         self.families: dict[str, Callable[[str], DatasetRecord]] = {}
 
     def get(self, name: str) -> DatasetRecord:
-        family, colon, rest = name.partition(":")
-        if colon and family in self.families:
+        family, _, rest = name.partition(":")
+        if family in self.families:
+            if not rest:
+                raise TorchcapsError(f"dataset '{family}' needs a folder: write {family}:FOLDER")
             return self.families[family](rest)
+        if name not in self and Path(name).is_dir():
+            raise TorchcapsError(f"'{name}' is a folder, not a dataset's name: write images:{name} for its pictures")
         return super().get(name)
 
 

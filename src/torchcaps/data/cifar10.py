@@ -73,7 +73,7 @@ datasets.add(
         shape=SHAPE,
         class_names=CLASSES,
         splits={"train": 50_000, "test": 10_000},
-        licence="none stated; cite the report",
+        licence="none stated",
         citation="Krizhevsky: Learning multiple layers of features from tiny images, 2009",
         open=open_cifar,
         files=FILES,

@@ -89,5 +89,6 @@ datasets.add(
         files=FILES,
         sources=SOURCES,
         folder="mnist",
+        labels_per_image=2,
     )
 )

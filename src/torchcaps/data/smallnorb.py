@@ -113,7 +113,7 @@ add_viewpoint_records(
         shape=(2, SIZE, SIZE),
         class_names=CATEGORIES,
         splits={"train": PAIRS, "test": PAIRS},
-        licence="research only, not for commercial use",
+        licence="research only",
         citation="LeCun, Huang, Bottou: Learning methods for generic object recognition, 2004",
         open=open_smallnorb,
         files=FILES,

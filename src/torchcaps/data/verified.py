@@ -68,6 +68,12 @@ def data_folders(dataset: str) -> list[Path]:
     return [*([Path(own) / dataset] if own else []), cache_folder() / dataset]
 
 
+def find_by_hand(name: str) -> Path | None:
+    """A file "folder/name" that a user has put into one of the data folders, or None."""
+    folder, _, file = name.partition("/")
+    return next((path / file for path in data_folders(folder) if (path / file).is_file()), None)
+
+
 def locate(folder: Path, name: str) -> Path | None:
     """The file in a folder, packed or unpacked, or None."""
     candidates = (folder / name, folder / name.removesuffix(".gz"))

@@ -1,0 +1,145 @@
+"""torchcaps data list | get | verify | preview, torchcaps datasets, torchcaps bench data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchcaps.cli import console
+from torchcaps.errors import TorchcapsError
+
+data_app = typer.Typer(help="Datasets: what is here, fetch, verify, look at.", no_args_is_help=True)
+
+Names = Annotated[list[str] | None, typer.Argument(help="Datasets, see 'torchcaps datasets'.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+def datasets_command(json: AsJson = False) -> None:
+    """List all datasets: images, shape, classes, here or to be fetched, licence."""
+    from torchcaps.data import datasets
+    from torchcaps.data.inventory import take_stock
+
+    if json:
+        fields = (
+            "name",
+            "description",
+            "shape",
+            "splits",
+            "class_names",
+            "licence",
+            "citation",
+            "augmentation",
+            "crop",
+        )
+        rows = [
+            {field: getattr(record, field) for field in fields} | {"state": take_stock(record).state}
+            for record in datasets
+        ]
+        console.print_json(rows)
+        return
+    table = [
+        (
+            record.name,
+            take_stock(record).state,
+            record.licence,
+            " + ".join(f"{count:,}" for count in record.splits.values()),
+            "x".join(map(str, record.shape)),
+            str(len(record.class_names)),
+        )
+        for record in datasets
+    ]
+    table += [(f"{family}:FOLDER", "your own", "", "", "", "") for family in datasets.families]
+    columns = ("name", "state", "licence", "images", "shape", "classes")
+    console.print_table("Datasets", columns, table, numbers=3)
+
+
+@data_app.command("list")
+def list_command(json: AsJson = False) -> None:
+    """Show which datasets are here, where they lie and how much room they take."""
+    from torchcaps.data import datasets
+    from torchcaps.data.inventory import take_stock
+
+    stocks = [(record.name, take_stock(record)) for record in datasets]
+    if json:
+        console.print_json(
+            [
+                {"name": name, "state": stock.state, "folder": str(stock.folder or ""), "bytes": stock.size}
+                for name, stock in stocks
+            ]
+        )
+        return
+    rows = [
+        (name, stock.state, str(stock.folder or ""), f"{stock.size / 1e6:.1f}" if stock.size else "")
+        for name, stock in stocks
+    ]
+    console.print_table("Files of the datasets", ("name", "state", "folder", "MB"), rows, numbers=1)
+
+
+@data_app.command("get")
+def get_command(names: Annotated[list[str], typer.Argument(help="Datasets, see 'torchcaps datasets'.")]) -> None:
+    """Fetch datasets that are not here yet, and verify them."""
+    from torchcaps.data import datasets
+    from torchcaps.data.inventory import fetch
+
+    for record in [datasets.get(name) for name in names]:  # a wrong name is told before anything is fetched
+        console.out.print(f"{record.name} is complete: {fetch(record)}", soft_wrap=True)
+
+
+@data_app.command("verify")
+def verify_command(names: Names = None) -> None:
+    """Compare the files of datasets with their checksums; without names, all that are here."""
+    from torchcaps.data import datasets
+    from torchcaps.data.inventory import HERE, problems_with, take_stock
+
+    # Without names, each folder once: several datasets may be made from the same files.
+    here = {
+        record.folder or record.name: record for record in reversed(list(datasets)) if take_stock(record).state == HERE
+    }
+    chosen = [datasets.get(name) for name in names or ()] or list(reversed(here.values()))
+    bad = 0
+    for record in chosen:
+        problems = problems_with(record)
+        bad += bool(problems)
+        for problem in problems:
+            console.err.print(problem, soft_wrap=True)
+        if not problems:
+            console.out.print(f"{record.name} is intact" if record.files else f"{record.name} is generated: no files")
+    if bad:
+        raise TorchcapsError(
+            f"{bad} of {len(chosen)} datasets are not intact: remove the files named above and get them again"
+        )
+
+
+@data_app.command("preview")
+def preview_command(
+    name: Annotated[str, typer.Argument(help="A dataset, see 'torchcaps datasets'.")],
+    out: Annotated[Path | None, typer.Option(help="The PNG file to write.  [default: preview-NAME.png]")] = None,
+    split: Annotated[str, typer.Option(help="Which part of the dataset.")] = "train",
+) -> None:
+    """Draw a contact sheet of a dataset."""
+    from torchcaps.data import load_dataset
+    from torchcaps.data.preview import contact_sheet
+    from torchcaps.files import atomic_path
+
+    images = load_dataset(name, split)
+    sheet = contact_sheet(images, f"{name}, {split}: {len(images):,} images of {'x'.join(map(str, images.shape))}")
+    target = out or Path(f"preview-{name.partition(':')[0]}.png")
+    with atomic_path(target) as temporary:
+        sheet.save(temporary, format="PNG")
+    console.out.print(str(target), soft_wrap=True)
+
+
+def bench_data_command(
+    out: Annotated[Path, typer.Option(help="The JSON file to write.")] = Path("results/bench/data.json"),
+) -> None:
+    """Measure how fast datasets give images, on one core, against the project's targets."""
+    from torchcaps.data.speed import measure
+    from torchcaps.environment import describe_environment
+    from torchcaps.files import write_json
+
+    rows = measure()
+    write_json(out, {"threads": 1, "rows": rows, "environment": describe_environment()})
+    table = [(str(row["what"]), str(row["unit"]), f"{row['measured']:,}", f"{row['target']:,}") for row in rows]
+    console.print_table("Data on one core", ("what", "unit", "measured", "target"), table, numbers=2)
