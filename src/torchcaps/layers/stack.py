@@ -38,7 +38,7 @@ class CapsuleStack(nn.Module):
         Shapes: votes (B, P, I, J, D), targets (B, classes).
         """
         layers = list(self)
-        cast = [votes.detach().float()]
+        cast = [votes.detach().to(torch.promote_types(votes.dtype, torch.float32))]
         with torch.enable_grad():
             poses = [_poses(layers[0], cast[0]).detach().requires_grad_()]
             for below, layer in pairwise(layers):

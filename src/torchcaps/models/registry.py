@@ -25,6 +25,7 @@ class Recipe:
     learning_rate: float = 1e-3
     schedule: str = "constant"
     batch_size: int = 128
+    laptop_batch_size: int = 32  # few epochs need more steps
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ def create_model(
         raise unknown_name("size", size, SIZES)
     for option in options:
         if option not in record.settings():
-            raise unknown_name(f"setting of {name}", option, record.settings())
+            common = ["image_size", "channels", "classes", "size"]
+            raise unknown_name(f"setting of {name}", option, common + record.settings())
     if image_size < 1 or channels < 1 or classes < 2:
         raise TorchcapsError(
             f"cannot build {name} for {channels} channels of {image_size} pixels and {classes} classes: "

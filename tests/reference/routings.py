@@ -1,0 +1,66 @@
+"""Routings of one pass, number by number. Votes are nested lists [child][parent][number] of one image and place."""
+
+from __future__ import annotations
+
+import math
+
+Votes = list[list[list[float]]]
+Matrix = list[list[float]]
+
+
+def weighted_sum(votes: Votes, couplings: Matrix) -> Matrix:
+    """Pose [parent][number] for couplings [child][parent]."""
+    poses = []
+    for parent in range(len(votes[0])):
+        pose = []
+        for number in range(len(votes[0][0])):
+            total = 0.0
+            for child in range(len(votes)):
+                total += couplings[child][parent] * votes[child][parent][number]
+            pose.append(total)
+        poses.append(pose)
+    return poses
+
+
+def attention(votes: Votes, kernel: list[list[list[list[float]]]], temperature: float) -> tuple[Matrix, Matrix]:
+    """Pose and couplings. kernel [parent][child it is about][child it looks at][number]."""
+    children, parents = len(votes), len(votes[0])
+    couplings = [[0.0] * parents for _ in range(children)]
+    for parent in range(parents):
+        logits = []
+        for child in range(children):
+            logit = 0.0
+            for other in range(children):
+                for number, value in enumerate(votes[other][parent]):
+                    logit += kernel[parent][child][other][number] * value
+            logits.append(logit / temperature)
+        total = sum(math.exp(logit - max(logits)) for logit in logits)
+        for child in range(children):
+            couplings[child][parent] = math.exp(logits[child] - max(logits)) / total
+    return weighted_sum(votes, couplings), couplings
+
+
+def discriminative_step(
+    batch: list[Votes], labels: list[list[int]], couplings: Matrix, penalty: str, gamma: float, weight: float
+) -> Matrix:
+    """Couplings after one ascent step, with U U^T written out, as the paper's equations 13 and 15 read."""
+    children, parents = len(couplings), len(couplings[0])
+    result = [[0.0] * parents for _ in range(children)]
+    for j in range(parents):
+        gradient = [0.0] * children
+        for votes, present in zip(batch, labels, strict=True):
+            sign = 1.0 if j in present else -1.0
+            for a in range(children):
+                for b in range(children):
+                    outer = sum(x * y for x, y in zip(votes[a][j], votes[b][j], strict=True))  # (U U^T)_ab
+                    gradient[a] += 2 * sign * outer * couplings[b][j]
+        for a in range(children):
+            value = couplings[a][j]
+            if penalty == "l2":
+                gradient[a] -= 2 * weight * value
+            elif value > 0:
+                gradient[a] -= weight
+            elif value < 0:
+                gradient[a] += weight
+            result[a][j] = value + gamma * gradient[a]
+    return result
