@@ -15,3 +15,13 @@ def margin_loss(lengths: list[list[float]], present: list[list[int]]) -> float:
 def squared_error(drawn: list[list[float]], wanted: list[list[float]]) -> float:
     """Summed over the pixels of an image, averaged over images."""
     return sum(sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for x, y in zip(drawn, wanted, strict=True)) / len(drawn)
+
+
+def spread_loss(activations: list[list[float]], labels: list[int], margin: float) -> float:
+    """hinton2018, equation 3: summed over wrong classes, averaged over images."""
+    total = 0.0
+    for image, truth in zip(activations, labels, strict=True):
+        for label, activation in enumerate(image):
+            if label != truth:
+                total += max(0.0, margin - (image[truth] - activation)) ** 2
+    return total / len(activations)

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.functional import log_odds, safe_norm, squash
+from torchcaps.functional import squash
 from torchcaps.layers import (
     CapsuleLayer,
+    CapsuleStack,
     ConvTransform,
     CoordinateAddition,
     MatrixPrimary,
@@ -24,6 +24,7 @@ from torchcaps.layers import (
     Transform,
 )
 from torchcaps.models.base import Model, Output, convolved
+from torchcaps.models.capsule_model import CapsuleModel, identity, length
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing, routings
 
@@ -31,7 +32,7 @@ POSES = {"matrix": (4, 4), "vector": (1, 16)}
 PREPROCESS = {"standardize": Standardize, "none": nn.Identity}
 
 
-class MatrixCapsNet(Model):
+class MatrixCapsNet(CapsuleModel):
     """A convolution, primary capsules, two convolutional capsule layers, class capsules.
 
     Parameters for grey images and 5 classes, without the betas of EM routing: 316,256 with ``filters`` 32 and
@@ -71,32 +72,28 @@ class MatrixCapsNet(Model):
             raise TorchcapsError(f"matrix capsules need at least 1 filter and type, got {filters} and {types}")
         for side in image_shape[1:]:
             convolved(side, (5, 2), (3, 2), (3, 1))
-        super().__init__(image_shape, classes, preprocess=PREPROCESS[preprocess]())
         height, width = (convolved(side, (5, 2)) for side in image_shape[1:])
-        shape: dict[str, Any] = {"child_pose": POSES[pose], "parent_pose": POSES[pose]}
-        first = ConvTransform((height, width), types[0], types[1], kernel=3, stride=2, **shape)
-        second = ConvTransform(first.grid, types[1], types[2], kernel=3, **shape)
-        last: Transform = PositionSharedTransform(second.grid, types[2], classes, **shape)
+        poses: dict[str, Any] = {"child_pose": POSES[pose], "parent_pose": POSES[pose]}
+        first = ConvTransform((height, width), types[0], types[1], kernel=3, stride=2, **poses)
+        second = ConvTransform(first.grid, types[1], types[2], kernel=3, **poses)
+        last: Transform = PositionSharedTransform(second.grid, types[2], classes, **poses)
         if coordinates:
             last = CoordinateAddition(last)
         gives_activation = routings.get(routing).gives_activation
-        nonlinearity = nn.Identity() if gives_activation else squash
-        self.conv = nn.Conv2d(image_shape[0], filters, 5, stride=2)
-        self.primary = MatrixPrimary(filters, types[0])
-        activations = True
         layers = []
-        for transform in (first, second, last):
-            layer_shape = replace(transform.shape, activations=activations)
-            routed = create_routing(routing, layer_shape, **(routing_options or {}))
-            layers.append(CapsuleLayer(transform, routed, nonlinearity))
-            activations = gives_activation
-        self.capsule_layers = nn.Sequential(*layers)
-
-    def classify(self, images: Tensor) -> Output:
-        capsules = self.capsule_layers(self.primary(F.relu(self.conv(images))))
-        pose = capsules.pose.flatten(1, 3)  # (B, classes, D)
-        scores = safe_norm(pose) if capsules.activation is None else capsules.activation.flatten(1)
-        return Output(scores, log_odds(scores), pose)
+        for transform, activations in ((first, True), (second, gives_activation), (last, gives_activation)):
+            shape = replace(transform.shape, activations=activations)
+            routed = create_routing(routing, shape, **(routing_options or {}))
+            layers.append(CapsuleLayer(transform, routed, identity if gives_activation else squash))
+        super().__init__(
+            image_shape,
+            classes,
+            features=nn.Sequential(nn.Conv2d(image_shape[0], filters, 5, stride=2), nn.ReLU()),
+            primary=MatrixPrimary(filters, types[0]),
+            capsules=CapsuleStack(*layers),
+            score=length,
+            preprocess=PREPROCESS[preprocess](),
+        )
 
 
 class CNN(Model):

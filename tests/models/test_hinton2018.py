@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.layers import Capsules
+from torchcaps.models import Model, create_model
+
+SMALL: dict[str, Any] = {"filters": 8, "types": (2, 3, 4)}
+
+
+def weights(model: Model) -> int:
+    """Parameters as the paper counts them: without the two biases per capsule type."""
+    return sum(each.numel() for name, each in model.named_parameters() if "beta" not in name)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("matrix-capsnet", 316_256), ("matrix-capsnet-68k", 67_080), ("cnn-hinton2018", 4_252_549)]
+)
+def test_number_of_parameters(name: str, count: int) -> None:
+    assert weights(create_model(name, image_size=32, classes=5)) == count
+
+
+def test_vector_poses_cost_sixteen_times_the_matrices() -> None:
+    def transforms(pose: str) -> int:
+        model = create_model("matrix-capsnet", image_size=32, classes=5, pose=pose)
+        return sum(each.numel() for name, each in model.named_parameters() if "transform" in name)
+
+    assert transforms("vector") == 16 * transforms("matrix")
+
+
+def test_two_betas_per_capsule_type() -> None:
+    model = create_model("matrix-capsnet", **SMALL)
+    assert sum(each.numel() for name, each in model.named_parameters() if "beta" in name) == 2 * (3 + 4 + 10)
+
+
+@pytest.mark.parametrize(("image_size", "channels"), [(28, 1), (32, 3), (48, 2), (17, 1)])
+@pytest.mark.parametrize("name", ["matrix-capsnet", "cnn-hinton2018"])
+def test_any_image_that_leaves_a_grid(name: str, image_size: int, channels: int) -> None:
+    options = SMALL if name == "matrix-capsnet" else {}
+    model = create_model(name, image_size=image_size, channels=channels, classes=7, **options)
+    output = model(torch.rand(2, channels, image_size, image_size))
+    assert output.scores.shape == output.logits.shape == (2, 7)
+    assert ((output.scores >= 0) & (output.scores <= 1)).all()
+    assert torch.equal(output.scores.argmax(1), output.logits.argmax(1))
+    assert output.pose is None if name == "cnn-hinton2018" else output.pose.shape == (2, 7, 16)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"pose": "vector"},
+        {"coordinates": False},
+        {"routing_options": {"iterations": 1}},
+        {"routing_options": {"activation": "mixing"}},
+        {"routing": "dynamic"},
+        {"routing": "uniform"},
+        {"preprocess": "none"},
+    ],
+    ids=str,
+)
+def test_every_parameter_learns(options: dict[str, Any]) -> None:
+    model = create_model("matrix-capsnet", **SMALL, **options)
+    model(torch.rand(4, 1, 28, 28)).scores[:, 3].sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+        assert parameter.grad.any(), name
+
+
+def test_coordinates_tell_places_apart() -> None:
+    """Without them, turning the grid of children upside down changes nothing."""
+    model = create_model("matrix-capsnet", **SMALL)
+    plain = create_model("matrix-capsnet", **SMALL, coordinates=False)
+    plain.load_state_dict({k.replace("transform.transform", "transform"): v for k, v in model.state_dict().items()})
+    children = torch.randn(2, 3, 3, 4, 16), torch.rand(2, 3, 3, 4)
+    for built, changes in ((model, True), (plain, False)):
+        layer: nn.Module = built.capsules.layers[2]
+        there = layer(Capsules(*children)).pose
+        moved = layer(Capsules(*(each.flip(1) for each in children))).pose
+        assert torch.allclose(there, moved, atol=1e-5) != changes
+
+
+def test_brightness_and_contrast_do_not_matter_when_standardised() -> None:
+    model = create_model("matrix-capsnet", **SMALL)
+    images = torch.rand(2, 1, 28, 28) * 0.5
+    torch.testing.assert_close(model(images).scores, model(0.3 + images * 0.8).scores, rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_settings_are_refused_when_built() -> None:
+    with pytest.raises(TorchcapsError, match="pose 'matrx' is unknown: did you mean 'matrix'"):
+        create_model("matrix-capsnet", pose="matrx")
+    with pytest.raises(TorchcapsError, match="preprocess 'standard' is unknown: did you mean 'standardize'"):
+        create_model("cnn-hinton2018", preprocess="standard")
+    with pytest.raises(TorchcapsError, match="images of 16 pixels are too small"):
+        create_model("matrix-capsnet", image_size=16)
+    with pytest.raises(TorchcapsError, match="at least 1 filter and type"):
+        create_model("matrix-capsnet", types=(8, 0, 8))
+    with pytest.raises(TorchcapsError, match="the capsules below have only a pose"):
+        create_model("capsnet", routing="em", nonlinearity="none")
