@@ -26,4 +26,5 @@ def tune_process() -> bool:
     except (OSError, AttributeError):  # another libc than glibc
         return False
     wanted = ((M_MMAP_THRESHOLD, 1 << 30), (M_TRIM_THRESHOLD, LARGEST_INT), (M_TOP_PAD, 64 << 20))
-    return all([mallopt(parameter, value) == 1 for parameter, value in wanted])
+    taken = [mallopt(parameter, value) == 1 for parameter, value in wanted]
+    return all(taken)

@@ -73,7 +73,7 @@ def test_conditional_decoder_sees_one_capsule_and_normal_sees_all() -> None:
         ({"image_size": 16}, "images of 16 pixels are too small for convolutions of 9x9 and 9x9: at least 17"),
         ({"routing": "dinamic"}, "did you mean 'dynamic'"),
         ({"decoder": "conditionl"}, "did you mean 'conditional'"),
-        ({"chanels": 3}, "did you mean 'channels'"),
+        ({"filtrs": 3}, "did you mean 'filters'"),
         ({"classes": 1}, "2 classes are needed"),
         ({"types": 0}, "at least 1"),
         ({"routing_options": {"iteration": 3}}, "does not take these settings"),

@@ -14,7 +14,9 @@ def margin_loss(lengths: list[list[float]], present: list[list[int]]) -> float:
 
 def squared_error(drawn: list[list[float]], wanted: list[list[float]]) -> float:
     """Summed over the pixels of an image, averaged over images."""
-    return sum(sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for x, y in zip(drawn, wanted, strict=True)) / len(drawn)
+    return sum(sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for x, y in zip(drawn, wanted, strict=True)) / len(
+        drawn
+    )
 
 
 def spread_loss(activations: list[list[float]], labels: list[int], margin: float) -> float:

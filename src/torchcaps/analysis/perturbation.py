@@ -28,4 +28,4 @@ def perturb_dimensions(model: Model, image: Tensor, *, reach: float = 0.25, step
     labels = torch.full((size * steps,), winner, device=pose.device)
     scores = output.scores.expand(size * steps, -1)
     drawn = model.reconstruct(output._replace(pose=pose, scores=scores), labels)
-    return drawn.unflatten(0, (size, steps))
+    return drawn.view(size, steps, *drawn.shape[1:])

@@ -16,6 +16,14 @@ Names = Annotated[list[str] | None, typer.Argument(help="Datasets, see 'torchcap
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
+def in_short(count: int) -> str:
+    """A count in few letters: 900, 8.1k, 60M."""
+    for unit, size in (("M", 1_000_000), ("k", 1000)):
+        if count >= size:
+            return f"{count / size:g}{unit}"
+    return str(count)
+
+
 def datasets_command(json: AsJson = False) -> None:
     """List all datasets: images, shape, classes, here or to be fetched, licence."""
     from torchcaps.data import datasets
@@ -44,7 +52,7 @@ def datasets_command(json: AsJson = False) -> None:
             record.name,
             take_stock(record).state,
             record.licence,
-            " + ".join(f"{count:,}" for count in record.splits.values()),
+            " + ".join(map(in_short, record.splits.values())),
             "x".join(map(str, record.shape)),
             str(len(record.class_names)),
         )

@@ -23,7 +23,13 @@ def evaluate(
         console.print_json(results)
         return
     rows = [
-        (str(path), result["model"], result["data"], f"{result['validation_accuracy']:.2%}", f"{result['test_accuracy']:.2%}")
+        (
+            str(path),
+            result["model"],
+            result["data"],
+            f"{result['validation_accuracy']:.2%}",
+            f"{result['test_accuracy']:.2%}",
+        )
         for path, result in zip(runs, results, strict=True)
     ]
     console.print_table("Evaluation", ("run", "model", "data", "validation", "test"), rows, numbers=2)

@@ -21,7 +21,14 @@ def models(json: Annotated[bool, typer.Option(help="Print as JSON.")] = False) -
     for record in registry:
         with torch.device("meta"):  # shapes without memory
             counts = [sum(p.numel() for p in create_model(record.name, size=size).parameters()) for size in SIZES]
-        rows.append({"name": record.name, "paper": record.paper, "description": record.description, **dict(zip(SIZES, counts, strict=True))})
+        rows.append(
+            {
+                "name": record.name,
+                "paper": record.paper,
+                "description": record.description,
+                **dict(zip(SIZES, counts, strict=True)),
+            }
+        )
     if json:
         console.print_json(rows)
         return

@@ -31,7 +31,9 @@ def show_version(asked: bool) -> None:
 
 @app.callback()
 def common(
-    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Capsule networks, built, trained and compared on equal terms."""
 

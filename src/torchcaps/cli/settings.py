@@ -17,7 +17,9 @@ TrainImages = Annotated[int | None, typer.Option(help="Use only so many training
 TestImages = Annotated[int | None, typer.Option(help="Use only so many test images.")]
 BatchSize = Annotated[int | None, typer.Option(help="Images per step.  [default: the paper's]")]
 LearningRate = Annotated[float | None, typer.Option(help="[default: the paper's]")]
-Augment = Annotated[str | None, typer.Option("--augmentation", help="Such as 'shift=2'; '' for none.  [default: the dataset's]")]
+Augment = Annotated[
+    str | None, typer.Option("--augmentation", help="Such as 'shift=2'; '' for none.  [default: the dataset's]")
+]
 Device = Annotated[str | None, typer.Option(help="'auto', 'cpu', 'cuda', 'cuda:1', 'mps'.  [default: auto]")]
 Precision = Annotated[str | None, typer.Option(help="'auto', '32-true', 'bf16-mixed', '16-mixed'.  [default: auto]")]
 Config = Annotated[Path | None, typer.Option(help="Settings from a YAML file; flags come before it.")]

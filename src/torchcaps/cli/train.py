@@ -43,7 +43,9 @@ def train(
     if resume:
         given = [f"--{key.replace('_', '-')}" for key, value in flags.items() if value is not None]
         if given or config or options:
-            raise TorchcapsError(f"a resumed run keeps its settings: leave out {', '.join(given) or '--config and --set'}")
+            raise TorchcapsError(
+                f"a resumed run keeps its settings: leave out {', '.join(given) or '--config and --set'}"
+            )
         run = open_run(resume)
     else:
         settings = resolve(**s.merge(config, options, flags))

@@ -14,6 +14,7 @@ import matplotlib
 matplotlib.use("agg")
 import numpy as np
 import torch
+from cycler import cycler
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
@@ -56,10 +57,16 @@ def draw(title: str, caption: str, paint: Callable[[dict[str, str]], Figure]) ->
 
 @contextlib.contextmanager
 def _style(theme: dict[str, str]) -> Iterator[None]:
-    settings: dict[str, Any] = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), theme["text"])
+    settings: dict[str, Any] = dict.fromkeys(
+        ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), theme["text"]
+    )
     settings |= {"axes.edgecolor": theme["grid"], "grid.color": theme["grid"], "font.size": 10}
-    settings |= {"axes.prop_cycle": matplotlib.cycler(color=COLOURS), "axes.spines.top": False, "axes.spines.right": False}
-    with plt.rc_context(settings):
+    settings |= {
+        "axes.prop_cycle": cycler(color=COLOURS),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    with plt.rc_context(settings):  # type: ignore[arg-type]
         yield
 
 
@@ -75,8 +82,19 @@ def learning_curves(comparison: Comparison) -> Picture:
                 train = [line for line in lines if line.split == "train"]
                 held = [line for line in lines if line.split == "validation"]
                 label = name if run is runs[0] else None
-                left.plot([line.epoch for line in train], [100 * (1 - line.accuracy) for line in train], color=colour, label=label)
-                right.plot([line.epoch for line in held], [100 * line.accuracy for line in held], "o-", color=colour, label=label)
+                left.plot(
+                    [line.epoch for line in train],
+                    [100 * (1 - line.accuracy) for line in train],
+                    color=colour,
+                    label=label,
+                )
+                right.plot(
+                    [line.epoch for line in held],
+                    [100 * line.accuracy for line in held],
+                    "o-",
+                    color=colour,
+                    label=label,
+                )
         left.set(xlabel="epoch", ylabel="training error, %", yscale="log")
         right.set(xlabel="epoch", ylabel="validation accuracy, %")
         for axes in (left, right):
@@ -84,7 +102,9 @@ def learning_curves(comparison: Comparison) -> Picture:
         right.legend(frameon=False, labelcolor=theme["text"])
         return figure
 
-    return draw("Learning curves", "Training error over the last 50 steps, and accuracy on the validation images.", paint)
+    return draw(
+        "Learning curves", "Training error over the last 50 steps, and accuracy on the validation images.", paint
+    )
 
 
 def confusion(name: str, result: dict[str, Any], classes: tuple[str, ...]) -> Picture:
@@ -99,7 +119,15 @@ def confusion(name: str, result: dict[str, Any], classes: tuple[str, ...]) -> Pi
         for row, column in zip(*np.nonzero(counts), strict=True):
             value = errors[row, column] / peak
             on_dark = value > 0.55 if theme is THEMES["light"] else value < 0.6
-            axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=7, color="white" if on_dark else "#1c2430")
+            axes.text(
+                column,
+                row,
+                counts[row, column],
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if on_dark else "#1c2430",
+            )
         axes.set(xlabel="answer", ylabel="truth")
         axes.set_xticks(range(len(classes)), classes, rotation=0 if max(map(len, classes)) < 3 else 60)
         axes.set_yticks(range(len(classes)), classes)
@@ -126,7 +154,9 @@ def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) 
         axes[1, 0].set_ylabel("drawn")
         return figure
 
-    return draw(f"Reconstructions by {name}", "Test images, and the drawing from the winning capsule, named below.", paint)
+    return draw(
+        f"Reconstructions by {name}", "Test images, and the drawing from the winning capsule, named below.", paint
+    )
 
 
 def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4) -> Picture:
@@ -145,7 +175,9 @@ def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4
             axes[row, 0].set_ylabel(f"dim {dimension}", fontsize=9)
         return figure
 
-    caption = f"One number of the winning capsule moved from -0.25 to +0.25: the {dimensions} that change the drawing most."
+    caption = (
+        f"One number of the winning capsule moved from -0.25 to +0.25: the {dimensions} that change the drawing most."
+    )
     return draw(f"What capsule dimensions of {name} hold", caption, paint)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from importlib.resources import files
 from pathlib import Path
 
 from torchcaps.compare.figures import Picture, confusion, learning_curves, perturbations, reconstructions
@@ -12,20 +13,6 @@ from torchcaps.evaluate.clean import test_images
 from torchcaps.files import write_text
 from torchcaps.train import load
 
-STYLE = """
-:root { color-scheme: light dark; --back: #fbfbf9; --text: #1c2430; --soft: #5b6675; --line: #d5dbe3; --mark: #0072b2; }
-@media (prefers-color-scheme: dark) {
-  :root { --back: #14181f; --text: #e4e8ee; --soft: #9aa5b4; --line: #3a4554; --mark: #56b4e9; }
-}
-body { background: var(--back); color: var(--text); font: 16px/1.55 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
-h1 { font-size: 1.7rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
-p, figcaption, footer { color: var(--soft); } figure { margin: 0 0 1rem; } img { max-width: 100%; height: auto; }
-.table { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .45rem .8rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; } td.best { color: var(--mark); font-weight: 600; }
-footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem; font-size: .85rem; }
-@media print { body { max-width: none; } figure { break-inside: avoid; } }
-"""
 
 
 def write_report(comparison: Comparison) -> Path:
@@ -34,7 +21,9 @@ def write_report(comparison: Comparison) -> Path:
     first = next(iter(comparison.runs.values()))[0].config()
     seeds = len(next(iter(comparison.results.values())))
     environment = next(iter(comparison.results.values()))[0]["environment"]
-    budget = f"{first.train_images:,} images of the training split" if first.train_images else "the whole training split"
+    budget = (
+        f"{first.train_images:,} images of the training split" if first.train_images else "the whole training split"
+    )
     words = [
         f"Every model: {first.size} size, {budget}, {first.epochs} epoch{'s' if first.epochs > 1 else ''}, "
         f"{seeds} seed{'s' if seeds > 1 else ''}. {first.validation:.0%} of those images were held back and chose the "
@@ -44,10 +33,11 @@ def write_report(comparison: Comparison) -> Path:
         f"commit {html.escape(str(environment['commit']))[:12]}.",
     ]
     sections = "\n".join(map(_figure, _pictures(comparison)))
+    style = files("torchcaps.compare").joinpath("report.css").read_text(encoding="utf-8")
     page = (
         "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        f"<title>torchcaps: comparison on {html.escape(first.data)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>torchcaps: comparison on {html.escape(first.data)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f"<h1>Comparison on {html.escape(first.data)}</h1>\n<p>{words[0]}</p>\n"
         f"{_table(comparison)}\n{sections}\n<footer>{words[1]}</footer>\n</body>\n</html>\n"
     )
@@ -73,7 +63,10 @@ def _table(comparison: Comparison) -> str:
         mark = " class='best'" if name == best else ""
         cells = "".join(f"<td>{column.show(results)}</td>" for column in COLUMNS)
         rows.append(f"<tr><td{mark}>{html.escape(name)}</td>{cells}</tr>")
-    return f"<div class='table'><table><thead><tr><th scope='col'>model</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    return (
+        f"<div class='table'><table><thead><tr><th scope='col'>model</th>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
 
 
 def _figure(picture: Picture) -> str:

@@ -42,7 +42,7 @@ class _UnrolledDynamicRouting(torch.autograd.Function):
         return sums[-1]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         votes, *kept = ctx.saved_tensors
         shares, sums = kept[: len(kept) // 2], kept[len(kept) // 2 :]

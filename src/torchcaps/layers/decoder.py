@@ -48,4 +48,4 @@ class Decoder(nn.Module):
             mask = torch.zeros(pose.shape[:2], dtype=pose.dtype, device=pose.device)
             pose = pose * mask.scatter(1, labels.unsqueeze(1), 1.0).unsqueeze(2)
         drawn: Tensor = self.layers(pose.flatten(1))
-        return drawn.unflatten(1, self.image_shape)
+        return drawn.view(-1, *self.image_shape)

@@ -48,7 +48,7 @@ class DenseTransform(Transform):
     def forward(self, capsules: Capsules) -> Tensor:
         pose = self.gather(capsules.pose).squeeze(1)  # (B, I, D_child)
         votes = torch.bmm(pose.transpose(0, 1), self.weight)  # (I, B, J*D): no copy of W per image
-        return votes.unflatten(2, (self.shape.parents, self.shape.size)).transpose(0, 1).unsqueeze(1)
+        return votes.view(*votes.shape[:2], self.shape.parents, self.shape.size).transpose(0, 1).unsqueeze(1)
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}"

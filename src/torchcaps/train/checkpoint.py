@@ -78,10 +78,10 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> Progr
         if kind == "optimizer" and index.isdecimal():
             state.setdefault(int(index), {})[entry] = value
     groups = optimizer.state_dict()["param_groups"]
-    for index, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
-        shapes = {tuple(value.shape) for value in state.get(index, {}).values()}
+    for number, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+        shapes = {tuple(value.shape) for value in state.get(number, {}).values()}
         if not shapes <= {(), tuple(parameter.shape)}:
-            raise TorchcapsError(f"{path} does not fit this optimiser: its state {index} has another shape")
+            raise TorchcapsError(f"{path} does not fit this optimiser: its state {number} has another shape")
     optimizer.load_state_dict({"state": state, "param_groups": groups})
     return progress
 

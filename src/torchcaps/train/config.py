@@ -33,6 +33,7 @@ class RunConfig(BaseModel):
     steps: int | None = Field(default=None, ge=1)  # stop here, if it comes before the end of the epochs
     batch_size: int = Field(ge=1)
     loss: str
+    reconstruction: Literal["sum", "mean"]  # of the squared error over an image's pixels
     reconstruction_weight: float = Field(ge=0)
     optimizer: Literal["adam", "rmsprop"]
     learning_rate: float = Field(gt=0)
@@ -43,8 +44,12 @@ class RunConfig(BaseModel):
 
     def build_model(self) -> Model:
         """The model with fresh weights, fitted to the images of the dataset."""
+        known = models.get(self.model).settings()
+        for option in self.options:
+            if option not in known:
+                raise unknown_name(f"setting of {self.model}", option, known)
         record = datasets.get(self.data)
-        channels, size, _ = record.shape
+        channels, size, _ = record.input_shape
         return create_model(
             self.model,
             image_size=size,
@@ -68,17 +73,23 @@ def resolve(**given: Any) -> RunConfig:
         raise TorchcapsError(f"no model was named. One of: {', '.join(models.names())}")
     recipe = models.get(given["model"]).recipe
     dataset = datasets.get(given.get("data", "mnist"))
+    several = dataset.labels_per_image > 1
     defaults = {
-        "loss": recipe.loss,
+        "loss": "bce" if several and losses.get(recipe.loss).single_label else recipe.loss,
+        "reconstruction": recipe.reconstruction,
         "reconstruction_weight": recipe.reconstruction_weight,
         "optimizer": recipe.optimizer,
         "learning_rate": recipe.learning_rate,
         "schedule": recipe.schedule,
-        "batch_size": recipe.batch_size,
+        "batch_size": recipe.batch_size if given.get("size") == "paper" else recipe.laptop_batch_size,
         "augmentation": dataset.augmentation,
     }
     config = check(defaults | given)
-    losses.get(config.loss)
+    if losses.get(config.loss).single_label and several:
+        raise TorchcapsError(
+            f"loss '{config.loss}' knows one label per image, but {config.data} has {dataset.labels_per_image}: "
+            "use 'margin' or 'bce'"
+        )
     make_schedule(config.schedule)
     Augmentation(config.augmentation)
     return config

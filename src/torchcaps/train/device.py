@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import torch
 from lightning_fabric import Fabric
 
@@ -20,11 +23,29 @@ def make_fabric(config: RunConfig) -> Fabric:
     precision = config.precision
     if precision == "auto":
         precision = "bf16-mixed" if kind == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
+    if precision == "bf16-mixed" and kind == "cpu":
+        check_bfloat16()
     devices = [int(device.partition(":")[2])] if ":" in device else 1
     try:
         return Fabric(accelerator=kind, devices=devices, precision=precision)
     except Exception as error:  # Fabric raises its own types for devices that are not there
-        raise TorchcapsError(f"device '{config.device}' cannot be used: {error}. One of: auto, cpu, cuda, mps") from error
+        raise TorchcapsError(
+            f"device '{config.device}' cannot be used: {error}. One of: auto, cpu, cuda, mps"
+        ) from error
+
+
+def check_bfloat16() -> None:
+    """Try bfloat16 matrix products in a process of their own.
+
+    Some virtual machines claim matrix instructions (AMX) that they do not carry out: the process would die with
+    "illegal instruction" in the middle of a run.
+    """
+    trial = "import torch; x = torch.ones(64, 16, 8).bfloat16(); torch.bmm(x, x.transpose(1, 2))"
+    if subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False).returncode:
+        raise TorchcapsError(
+            "this machine claims bfloat16 matrix instructions but does not carry them out: use --precision 32-true, "
+            "or set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
+        )
 
 
 def fastest_device() -> str:

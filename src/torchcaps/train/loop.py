@@ -21,6 +21,7 @@ from torchcaps.train.run_folder import RunFolder
 from torchcaps.train.schedules import make_schedule
 from torchcaps.train.validate import measure
 
+MOST_VALIDATION = 10_000  # images; an endless set would be validated endlessly
 LINE_EVERY = 50  # steps between two lines of metrics
 ADVICE = "A lower learning rate often helps. The last good state is kept in"
 
@@ -28,11 +29,13 @@ ADVICE = "A lower learning rate often helps. The last good state is kept in"
 def training_sets(config: RunConfig) -> tuple[ImageSet, ImageSet]:
     """The images to train on and those that select the checkpoint, both from the training split."""
     whole = load_dataset(config.data, "train")
-    if config.train_images is not None and config.train_images < len(whole):
-        whole = Subset(whole, torch.arange(config.train_images))
-    count = max(1, round(config.validation * len(whole)))
+    wanted = min(config.train_images or len(whole), len(whole))
+    count = min(max(1, round(config.validation * wanted)), MOST_VALIDATION)
     # The split does not depend on the run's seed, so that runs with several seeds are chosen on the same images.
-    return split_off(whole, count, seed=0)
+    training, validation = split_off(whole, count, seed=0)
+    if wanted - count < len(training):
+        training = Subset(training, torch.arange(wanted - count))
+    return training, validation
 
 
 def fit(run: RunFolder) -> Progress:
@@ -48,12 +51,12 @@ def fit(run: RunFolder) -> Progress:
     model = config.build_model()
     optimizer = make_optimizer(model, config)
     progress = load_checkpoint(run.last, model, optimizer) if run.last.is_file() else Progress()
-    objective, optimizer = fabric.setup(Objective(model, config.loss, config.reconstruction_weight), optimizer)
+    objective, optimizer = fabric.setup(Objective(model, config), optimizer)
 
     per_epoch = steps_per_epoch(len(training), config.batch_size)
     total = min(config.epochs * per_epoch, config.steps or config.epochs * per_epoch)
     schedule, augment = make_schedule(config.schedule), Augmentation(config.augmentation)
-    metrics = Metrics(run.path, run.metrics_file, progress.step)
+    metrics = Metrics(run.path, run.metrics_file, progress)
     saved_at = time.monotonic()
 
     def save() -> None:
@@ -95,7 +98,9 @@ def fit(run: RunFolder) -> Progress:
             fabric.backward(loss)
             if trouble := find_trouble(loss, model):
                 save()  # the weights of before this step, which are good
-                raise TorchcapsError(f"{trouble} at step {progress.step}, images {indices.tolist()}. {ADVICE} {run.path}")
+                raise TorchcapsError(
+                    f"{trouble} at step {progress.step}, images {indices.tolist()}. {ADVICE} {run.path}"
+                )
             optimizer.step()
             with torch.no_grad():
                 model.after_step(output, labels)
@@ -138,9 +143,7 @@ def make_optimizer(model: nn.Module, config: RunConfig) -> optim.Optimizer:
     return optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
 
 
-def make_line(
-    progress: Progress, per_epoch: int, split: str, loss: float | None, accuracy: float, rate: float
-) -> Line:
+def make_line(progress: Progress, per_epoch: int, split: str, loss: float | None, accuracy: float, rate: float) -> Line:
     """A line of metrics for where the run stands."""
     speed = progress.images / progress.seconds
     return Line(progress.step, progress.step / per_epoch, split, loss, accuracy, rate, speed, progress.seconds)

@@ -12,6 +12,7 @@ from typing import Any
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cannot_write, write_text
+from torchcaps.train.checkpoint import Progress
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,17 @@ def read_lines(path: Path) -> list[Line]:
 class Metrics:
     """Writes lines as they come. Opening it again after a kill drops what lies beyond the last checkpoint."""
 
-    def __init__(self, folder: Path, path: Path, step: int) -> None:
+    def __init__(self, folder: Path, path: Path, progress: Progress) -> None:
         self.path = path
-        kept = [line for line in read_lines(path) if line.step <= step]
+        reached = {"train": progress.step, "validation": progress.validated_at}
+        kept = [line for line in read_lines(path) if line.step <= reached.get(line.split, -1)]
         write_text(path, ",".join(HEADER) + "\n" + "".join(map(_as_row, kept)))
         self._board: Any = None
         if find_spec("tensorboard"):
             logging.getLogger("tensorboard").setLevel(logging.ERROR)
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)  # type: ignore[no-untyped-call]
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=progress.step + 1)
 
     def write(self, line: Line) -> None:
         """Add a line."""

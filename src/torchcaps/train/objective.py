@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from torchcaps.losses import losses, one_hot, reconstruction_loss
 from torchcaps.models import Model, Output
+from torchcaps.train.config import RunConfig
 
 
 class Objective(nn.Module):
@@ -15,11 +16,11 @@ class Objective(nn.Module):
     One module, so that whatever wraps a model for many devices wraps the decoder's pass as well.
     """
 
-    def __init__(self, model: Model, loss: str, reconstruction_weight: float) -> None:
+    def __init__(self, model: Model, config: RunConfig) -> None:
         super().__init__()
         self.model = model
-        self.loss = losses.get(loss)
-        self.reconstruction_weight = reconstruction_weight
+        self.loss = losses.get(config.loss)
+        self.over_pixels, self.reconstruction_weight = config.reconstruction, config.reconstruction_weight
 
     def forward(
         self, images: Tensor, labels: Tensor, drawings: Tensor | None, progress: float
@@ -43,7 +44,9 @@ class Objective(nn.Module):
     def _drawing_error(self, output: Output, labels: Tensor, wanted: Tensor) -> Tensor:
         columns = labels.reshape(len(labels), -1)  # (B, L)
         errors = [
-            reconstruction_loss(self.model.reconstruct(output, columns[:, column]), wanted[:, column])
+            reconstruction_loss(
+                self.model.reconstruct(output, columns[:, column]), wanted[:, column], over_pixels=self.over_pixels
+            )
             for column in range(columns.shape[1])
         ]
         return torch.stack(errors).sum()

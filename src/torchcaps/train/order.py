@@ -4,10 +4,13 @@ and misses nothing. Nothing here has a state that could be lost."""
 from __future__ import annotations
 
 import hashlib
+import math
 from functools import lru_cache
 
 import torch
 from torch import Generator, Tensor
+
+LARGEST_LIST = 1 << 22  # images
 
 
 def derived_seed(*parts: object) -> int:
@@ -29,7 +32,13 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
 def batch_indices(count: int, batch_size: int, seed: int, step: int) -> Tensor:
     """The images of one step. Every epoch sees every image once; its last batch may be smaller."""
     epoch, position = divmod(step, steps_per_epoch(count, batch_size))
-    return epoch_order(count, seed, epoch)[position * batch_size : (position + 1) * batch_size]
+    first, last = position * batch_size, min((position + 1) * batch_size, count)
+    if count <= LARGEST_LIST:
+        return epoch_order(count, seed, epoch)[first:last]
+    # An endless set: a full list of its order would not fit, but k -> (a k + b) mod n is an order too, when a and
+    # n have no common divisor, and any part of it is had at once.
+    factor = next(a for a in range(derived_seed(seed, "factor", epoch) % count, 2 * count) if math.gcd(a, count) == 1)
+    return (torch.arange(first, last) * (factor % count) + derived_seed(seed, "offset", epoch) % count) % count
 
 
 def steps_per_epoch(count: int, batch_size: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.data import ImageSet
+from torchcaps.data import ImageSet, centre_crop
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
 from torchcaps.train.objective import correct
@@ -26,15 +26,19 @@ class Measured:
 
 @torch.no_grad()
 def measure(model: Model, images: ImageSet, *, description: str = "testing") -> Measured:
-    """Run the model over all images, in evaluation mode, on the device it is on."""
-    device = next(model.parameters()).device
+    """Run the model over all images, in evaluation mode, on the device it is on.
+
+    Of images that are larger than the model's, it sees the centre.
+    """
+    device, size = next(model.parameters()).device, model.image_shape[1]
     was_training = model.training
     model.eval()
     right, confusion = 0, torch.zeros(model.classes, model.classes, dtype=torch.long)
     with progress_bar(description, len(images)) as advance:
         for indices in torch.arange(len(images)).split(BATCH):
             batch = images.batch(indices)
-            scores = model(batch.images.to(device)).scores.cpu()
+            seen = centre_crop(batch.images, size) if batch.images.shape[2] > size else batch.images
+            scores = model(seen.to(device)).scores.cpu()
             right += int(correct(scores, batch.labels).sum())
             if batch.labels.ndim == 1:
                 pairs = batch.labels * model.classes + scores.argmax(1)

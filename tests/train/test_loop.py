@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import torchcaps
+from tests.train.tiny import Tiny
+from torchcaps.data import load_dataset
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import Output
+from torchcaps.train import fit, measure, new_run, read_lines, resolve, training_sets
+from torchcaps.train.objective import correct
+
+SETTINGS = {"model": "tiny", "data": "glyphs", "train_images": 200, "epochs": 3, "batch_size": 16, "device": "cpu"}
+
+
+def test_selection_is_on_validation_and_best_is_loaded(tmp_path: Path) -> None:
+    run = new_run(resolve(**SETTINGS, learning_rate=0.01), tmp_path / "run")
+    progress = fit(run)
+    held = [line for line in read_lines(run.metrics_file) if line.split == "validation"]
+    assert len(held) == 3
+    assert progress.best_accuracy == max(line.accuracy for line in held)
+    _, validation = training_sets(run.config())
+    assert measure(torchcaps.load(run.path), validation).accuracy == progress.best_accuracy
+
+
+def test_validation_images_are_never_trained_on() -> None:
+    config = resolve(**SETTINGS)
+    training, validation = training_sets(config)
+    assert len(training) == 180
+    assert len(validation) == 20
+    trained_on, held_back = (each.batch(torch.arange(len(each))).images.flatten(1) for each in (training, validation))
+    assert torch.cdist(trained_on, held_back).min() > 0.1  # no image is in both
+    again = training_sets(resolve(**SETTINGS, seed=5))[1].batch(torch.arange(20)).images
+    assert torch.equal(again.flatten(1), held_back)  # seeds are chosen on the same images
+
+
+def test_learns(tmp_path: Path) -> None:
+    settings = SETTINGS | {"model": "capsnet", "train_images": 600, "epochs": 4, "options": {"filters": 16, "types": 4}}
+    run = new_run(resolve(**settings, learning_rate=0.005), tmp_path / "run")
+    fit(run)
+    assert measure(torchcaps.load(run.path), load_dataset("glyphs", "test")).accuracy > 0.9
+
+
+def test_a_nan_stops_the_run_and_keeps_the_last_good_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy, calls = Tiny.classify, 0
+
+    def poisoned(model: Tiny, images: torch.Tensor) -> Output:
+        nonlocal calls
+        calls += model.training
+        output = healthy(model, images)
+        return output._replace(logits=output.logits * float("nan")) if calls == 8 else output
+
+    monkeypatch.setattr(Tiny, "classify", poisoned)
+    run = new_run(resolve(**SETTINGS), tmp_path / "run")
+    with pytest.raises(
+        TorchcapsError, match=r"the loss became nan at step 7, images \[.*The last good state is kept in"
+    ):
+        fit(run)
+    assert all(torch.isfinite(value).all() for value in load_file(run.last).values())
+    monkeypatch.undo()
+    assert fit(run).step == 36  # and it can be resumed
+
+
+def test_correct_needs_all_labels_among_the_highest() -> None:
+    scores = torch.tensor([[0.9, 0.8, 0.1], [0.9, 0.1, 0.8]])
+    assert correct(scores, torch.tensor([0, 0])).tolist() == [True, True]
+    assert correct(scores, torch.tensor([[1, 0], [1, 0]])).tolist() == [True, False]
+
+
+def test_bfloat16_trains(tmp_path: Path) -> None:
+    settings = SETTINGS | {"model": "capsnet", "epochs": 1, "options": {"filters": 8, "types": 2, "hidden": [8, 8]}}
+    progress = fit(new_run(resolve(**settings, precision="bf16-mixed"), tmp_path / "run"))
+    assert progress.step == 12
+
+
+def test_unknown_device_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TorchcapsError, match="device 'gpux' cannot be used"):
+        fit(new_run(resolve(**SETTINGS | {"device": "gpux"}), tmp_path / "run"))

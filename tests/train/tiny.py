@@ -1,0 +1,23 @@
+"""A model small enough to be trained in every test, with dropout, registered from outside the package."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from torchcaps.models import Model, ModelRecord, Output, Recipe, models
+
+
+class Tiny(Model):
+    def __init__(self, image_shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__(image_shape, classes)
+        self.layers = nn.Sequential(
+            nn.AvgPool2d(2), nn.Flatten(), nn.Linear(196, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, classes)
+        )
+
+    def classify(self, images: Tensor) -> Output:
+        logits = self.layers(images)
+        return Output(logits.softmax(1), logits)
+
+
+if "tiny" not in models:
+    models.add(ModelRecord("tiny", "for tests", "none", Tiny, Recipe(loss="cross-entropy"), capsules=False))
