@@ -1,0 +1,96 @@
+"""Exact numbers of parameters, worked out by hand from the papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from torchcaps.models import create_model
+
+CIFAR10: dict[str, Any] = {"image_size": 32, "channels": 3}
+
+
+def count(name: str, **settings: Any) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in create_model(name, **settings).parameters())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "capsnet", "average", "connected"),
+    [
+        (3, 16_111_424, 595_210, 49_486_610),
+        (5, 14_378_816, 1_647_882, 35_445_522),
+        (7, 13_500_224, 3_226_890, 25_215_762),
+        (9, 13_475_648, 5_332_234, 18_797_330),
+        (11, 14_305_088, 7_963_914, 16_190_226),
+    ],
+)
+def test_kernels_of_gu2021_table_3(kernel: int, capsnet: int, average: int, connected: int) -> None:
+    assert count("capsnet", image_size=40, kernel=kernel) == capsnet
+    assert count("convnet-avg", image_size=40, kernel=kernel) == average
+    assert count("convnet-fc", image_size=40, kernel=kernel) == connected
+
+
+@pytest.mark.parametrize(("pixels", "capsnet"), [(28, 8_215_568), (36, 11_361_808), (40, 13_475_648)])
+def test_networks_of_gu2021_as_large_as_capsnet(pixels: int, capsnet: int) -> None:
+    for name in ("capsnet-nor", "convnet-cr", "convnet-cr-sf"):
+        assert count(name, image_size=pixels) == capsnet
+    assert count("convnet-r", image_size=pixels) == capsnet + 160 * 10 + 10
+    large_kernel = {28: 8_214_704, 36: 11_357_247, 40: 13_490_609}[pixels]
+    assert count("convnet-fc-lk", image_size=pixels) == large_kernel
+    assert abs(large_kernel / capsnet - 1) < 0.02
+
+
+def test_aff_capsnet() -> None:
+    assert count("aff-capsnet", image_size=40) == 7_578_688
+    assert count("aff-capsnet-dr", image_size=40) == 7_578_688
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("g-capsnet-fc", {"decoder": "none"}, 6_815_744),
+        ("g-capsnet-fc", {}, 8_227_088),
+        ("g-capsnet-conv", {"decoder": "none"}, 5_525_504),
+        ("g-capsnet-conv", {}, 6_895_888),
+        ("g-capsnet-fc-cifar10", CIFAR10, 2_674_176),
+        ("g-capsnet-conv-cifar10", CIFAR10, 2_674_176),
+        ("g-capsnet-multi", CIFAR10, 751_008),
+        ("cnn-chen2019", CIFAR10, 9_737_226),
+        ("lenet", {}, 431_080),
+    ],
+)
+def test_chen2019(name: str, settings: dict[str, Any], expected: int) -> None:
+    assert count(name, **settings) == expected
+
+
+@pytest.mark.parametrize(
+    ("layers", "size", "expected"),
+    [
+        (0, 16, 7_293_152),
+        (0, 32, 12_637_312),
+        (1, 16, 3_519_840),
+        (1, 32, 7_716_224),
+        (2, 16, 3_678_688),
+        (2, 32, 8_332_928),
+        (3, 16, 3_837_536),
+        (3, 32, 8_949_632),
+        (4, 16, 3_996_384),
+        (4, 32, 9_566_336),
+    ],
+)
+def test_choi2019_on_cifar10(layers: int, size: int, expected: int) -> None:
+    assert count("ar-capsnet-cifar10", layers=layers, capsule_size=size, **CIFAR10) == expected
+
+
+def test_choi2019_on_digits() -> None:
+    assert count("ar-capsnet") == 5_312_528
+    assert count("ar-capsnet-affnist", image_size=40) == 3_500_832
+
+
+def test_yang2021_adds_no_parameter_to_capsnet() -> None:
+    assert count("capsnet-l1") == count("capsnet-l2") == 8_215_568
+    wide = count("capsnet", types=64, decoder="none", **CIFAR10)
+    assert count("capsnet-l1-cifar10", **CIFAR10) == count("capsnet-l2-cifar10", **CIFAR10) == wide
