@@ -20,6 +20,7 @@ def em_routing(
     beta_u: Numbers,
     beta_a: Numbers,
     final_lambda: float,
+    expected_mass: float,
     variance_floor: float,
     mean_damping: float = 0.0,
     mixing: bool = False,
@@ -57,7 +58,7 @@ def em_routing(
                 for h in range(size):
                     spread = sum(r[i] * (votes[p][i][j][h] - mean[h]) ** 2 for i in range(slots))
                     variance.append(spread / mass + variance_floor)
-                cost = sum((beta_u[j] + math.log(math.sqrt(variance[h]))) * mass for h in range(size))
+                cost = sum((beta_u[j] + math.log(math.sqrt(variance[h]))) * mass / expected_mass for h in range(size))
                 means[p, j], variances[p, j], masses[p, j] = mean, variance, mass
                 activations[p, j] = 1 / (1 + math.exp(-inverse_temperature * (beta_a[j] - cost)))
         if mixing:

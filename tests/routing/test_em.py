@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ CONV = ConvTransform((5, 5), 2, 3, child_pose=(2, 2), parent_pose=(2, 2), kernel
 
 def em(votes: Tensor, **options: Any) -> EMRouting:
     """A routing for a layer that these votes come from, with betas that differ between types."""
-    routing = EMRouting(LayerShape(*votes.shape[1:], activations=True), **{**TRIAL, **options}).to(votes.dtype)
+    distinct = None if votes.shape[1] == 1 else CONV.shape.distinct
+    shape = LayerShape(*votes.shape[1:], activations=True, distinct=distinct)
+    routing = EMRouting(shape, **{**TRIAL, **options}).to(votes.dtype)
     if routing.activation == "mdl":
         with torch.no_grad():
             routing.beta_u.copy_(torch.linspace(0.2, 0.6, votes.shape[3]))
@@ -45,6 +48,7 @@ def by_the_book(routing: EMRouting, votes: Tensor, activation: Tensor, seen: Ten
             beta_u=betas[0],
             beta_a=betas[1],
             final_lambda=routing.final_lambda,
+            expected_mass=len(seen.unique()) / 2 / (votes.shape[1] * votes.shape[3]),
             variance_floor=routing.variance_floor,
             mean_damping=routing.mean_damping,
             mixing=mixing,
@@ -153,12 +157,24 @@ def test_a_tight_cluster_is_more_active_than_scattered_votes() -> None:
     assert routed.activation[0, 0, 0] > routed.activation[0, 0, 1] + 0.2
 
 
+def test_a_new_layer_of_any_size_starts_half_active() -> None:
+    for layer in (CONV, ConvTransform((14, 14), 16, 8, kernel=3), ConvTransform((5, 5), 4, 2, kernel=5)):
+        shape = replace(layer.shape, activations=True)
+        votes = 0.01 * torch.randn(2, shape.positions, shape.children, shape.parents, shape.size)
+        routed = route(EMRouting(shape), votes, torch.full(votes.shape[:3], 0.5), layer.child_index)
+        assert routed.activation is not None
+        assert routed.activation.mean().item() == pytest.approx(0.5, abs=0.05)
+
+
 def test_absent_children_have_no_say() -> None:
     votes = torch.randn(1, 1, 10, 3, 4)
     present = torch.ones(1, 1, 10)
     present[..., 5:] = 0.0
-    few = route(em(votes[:, :, :5]), votes[:, :, :5], present[..., :5], None)
-    all_of_them = route(em(votes), votes, present, None)
+    routing = em(votes[:, :, :5])
+    few = route(routing, votes[:, :, :5], present[..., :5], None)
+    wide = em(votes)
+    wide.expected_mass = routing.expected_mass
+    all_of_them = route(wide, votes, present, None)
     torch.testing.assert_close(all_of_them.pose, few.pose)
     torch.testing.assert_close(all_of_them.activation, few.activation)
 

@@ -28,7 +28,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     """A table whose last ``numbers`` columns are figures."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for position, column in enumerate(columns):
-        table.add_column(column, justify="right" if position >= len(columns) - numbers else "left")
+        figure = position >= len(columns) - numbers
+        table.add_column(column, justify="right" if figure else "left", no_wrap=figure or position == 0)
     for row in rows:
         table.add_row(*row)
     out.print(table)

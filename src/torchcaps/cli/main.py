@@ -10,6 +10,7 @@ import typer
 from torchcaps import __version__
 from torchcaps.cli import console
 from torchcaps.cli.compare import compare
+from torchcaps.cli.data import bench_data_command, data_app, datasets_command
 from torchcaps.cli.evaluate import evaluate
 from torchcaps.cli.listings import models
 from torchcaps.cli.train import train
@@ -42,6 +43,11 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(models)
+app.command("datasets")(datasets_command)
+app.add_typer(data_app, name="data")
+bench_app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
+bench_app.command("data")(bench_data_command)
+app.add_typer(bench_app, name="bench")
 
 
 def main() -> None:

@@ -64,7 +64,8 @@ class ConvTransform(Transform):
         numbers = torch.arange(height * width * types).view(1, height, width, types)
         super().__init__(_windows(numbers, kernel, stride).squeeze(0))
         slots = kernel * kernel * types
-        self.shape = LayerShape(grid[0] * grid[1], slots, parents, parent_pose[0] * parent_pose[1])
+        size = parent_pose[0] * parent_pose[1]
+        self.shape = LayerShape(grid[0] * grid[1], slots, parents, size, distinct=height * width * types)
         self.grid, self.kernel, self.stride = grid, kernel, stride
         self.child_pose, self.parent_pose, self.multiply = child_pose, parent_pose, multiply
         self.weight = matrix_weight(slots, parents, child_pose, parent_pose, multiply, spread)

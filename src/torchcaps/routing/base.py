@@ -26,6 +26,7 @@ class LayerShape:
         parents: J, parent types.
         size: D, numbers in a parent's pose.
         activations: whether the children carry an activation beside their pose.
+        distinct: how many different children there are in all, where windows overlap; None: P * I.
     """
 
     positions: int
@@ -33,6 +34,7 @@ class LayerShape:
     parents: int
     size: int
     activations: bool = False
+    distinct: int | None = None
 
 
 @dataclass(frozen=True)

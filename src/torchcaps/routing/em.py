@@ -6,14 +6,27 @@ Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openrevie
     &\text{M:}\quad r_{ij} = R_{ij} a_i, \quad m_j = \sum_i r_{ij}, \quad
     \mu_j = \frac{1}{m_j} \sum_i r_{ij} V_{ij}, \quad
     \sigma_j^2 = \frac{1}{m_j} \sum_i r_{ij} (V_{ij} - \mu_j)^2 + \epsilon \\
-    &\phantom{\text{M:}}\quad a_j = \mathrm{logistic}\Big(\lambda_t \big(\beta_a - m_j \sum_h (\beta_u + \log \sigma_j^h)\big)\Big),
-    \quad \lambda_t = \lambda (1 - 0.95^{t+1}) \\
-    &\text{E:}\quad R_{ij} = \frac{a_j\, \mathcal N(V_{ij}; \mu_j, \sigma_j^2)}{\sum_k a_k\, \mathcal N(V_{ik}; \mu_k, \sigma_k^2)}
+    &\phantom{\text{M:}}\quad a_j = \mathrm{logistic}\Big(\lambda_t \big(\beta_a - \frac{m_j}{\bar m}
+    \sum_h (\beta_u + \log \sigma_j^h)\big)\Big), \quad \lambda_t = \lambda (1 - 0.95^{t+1}) \\
+    &\text{E:}\quad R_{ij} = \frac{a_j\, \mathcal N(V_{ij}; \mu_j, \sigma_j^2)}
+    {\sum_k a_k\, \mathcal N(V_{ik}; \mu_k, \sigma_k^2)}
 
 R starts at 1 / (number of the child's parents), and k runs over all of them, at every position that sees the child.
+
+Where this differs from the paper and from the authors' release, so that training is stable at 1 to 5 iterations:
+
+- Mass is measured in units of m-bar, what a parent gets when every child is half active and shared out equally. It only
+  renames the paper's numbers (lambda / m-bar, m-bar * beta_a), but lambda then means the same in layers of any size.
+- lambda ends at 2 and the variance floor epsilon is 0.2; the release has 0.01 and 0.0005. At the small floor the 16-D
+  densities make assignments nearly one-hot, and their gradient is noise.
+- The betas start where an equal share of votes as wide as the floor is just worth its parent's price, and each further
+  vote saves half a nat per pose number. Mass then speaks FOR a parent from the first step; with betas of zero it
+  speaks for or against it by chance.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +37,7 @@ from torchcaps.functional import softmax_over_parents
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 ACTIVATIONS = ("mdl", "mixing")
+FIRST_SAVING = 0.5  # nats that a vote saves per pose number, at first, when it is assigned to an active parent
 LARGEST_VOTE = 1e6  # squares of votes beyond this, divided by a small variance, would leave float32
 
 
@@ -34,7 +48,7 @@ class EMRouting(Routing):
         iterations: T, the number of M-steps; there is an E-step between each two.
         activation: ``mdl`` activates a parent by the description length it saves; ``mixing`` by its share of all
             assignments in the layer, and learns no betas.
-        final_lambda: the inverse temperature that the schedule rises to.
+        final_lambda: the inverse temperature that the schedule would rise to.
         variance_floor: epsilon, added to every variance.
         mean_damping: share of the old mean that the new one keeps.
         mass_floor: the least mass that means and variances are divided by.
@@ -48,8 +62,8 @@ class EMRouting(Routing):
         *,
         iterations: int = 3,
         activation: str = "mdl",
-        final_lambda: float = 0.01,
-        variance_floor: float = 0.0005,
+        final_lambda: float = 2.0,
+        variance_floor: float = 0.2,
         mean_damping: float = 0.0,
         mass_floor: float = 1e-7,
     ) -> None:
@@ -65,9 +79,11 @@ class EMRouting(Routing):
         self.iterations, self.activation = iterations, activation
         self.final_lambda, self.variance_floor = final_lambda, variance_floor
         self.mean_damping, self.mass_floor = mean_damping, mass_floor
+        distinct = shape.positions * shape.children if shape.distinct is None else shape.distinct
+        self.expected_mass = 0.5 * distinct / (shape.positions * shape.parents)
         if activation == "mdl":
-            self.beta_u = nn.Parameter(torch.zeros(shape.parents))
-            self.beta_a = nn.Parameter(torch.zeros(shape.parents))
+            self.beta_u = nn.Parameter(torch.full((shape.parents,), -FIRST_SAVING - 0.5 * math.log(variance_floor)))
+            self.beta_a = nn.Parameter(torch.full((shape.parents,), -FIRST_SAVING * shape.size))
 
     def forward(
         self,
@@ -108,7 +124,7 @@ class EMRouting(Routing):
             mass = mass.clamp_min(self.mass_floor)
             active = mass / mass.sum((1, 2), keepdim=True)
             return active.log(), active
-        cost = mass * (self.shape.size * self.beta_u + log_deviation)
+        cost = mass / self.expected_mass * (self.shape.size * self.beta_u + log_deviation)
         logit = self.final_lambda * (1 - 0.95 ** (iteration + 1)) * (self.beta_a - cost)
         return F.logsigmoid(logit), logit.sigmoid()
 

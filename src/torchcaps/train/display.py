@@ -23,6 +23,7 @@ class Display:
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
+            disable=not self.console.is_terminal,  # in a log file only the lines of the validations
         )
         self._task = self._bar.add_task(title, total=total, completed=start, state="")
         self._title = title
