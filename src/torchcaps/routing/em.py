@@ -51,7 +51,8 @@ class EMRouting(Routing):
         final_lambda: the inverse temperature that the schedule would rise to.
         variance_floor: epsilon, added to every variance.
         mean_damping: share of the old mean that the new one keeps.
-        mass_floor: the least mass that means and variances are divided by.
+        mass_floor: spread equally over all children in means and variances, so that a parent which no active child
+            is assigned to has them too.
     """
 
     needs_activation = True
@@ -103,7 +104,8 @@ class EMRouting(Routing):
         for iteration in range(self.iterations):
             weighted = assignment * activation.unsqueeze(3)  # r (B, P, I, J)
             mass = weighted.sum(2)  # (B, P, J)
-            share = (weighted / mass.clamp_min(self.mass_floor).unsqueeze(2)).unsqueeze(4)  # (B, P, I, J, 1)
+            share = (weighted + self.mass_floor / votes.shape[2]) / (mass + self.mass_floor).unsqueeze(2)
+            share = share.unsqueeze(4)  # (B, P, I, J, 1), sums to one over the children
             new_mean = (share * votes).sum(2)  # (B, P, J, D)
             mean = new_mean if mean is None else torch.lerp(new_mean, mean, self.mean_damping)
             squares = (votes - mean.unsqueeze(2)).square()  # (B, P, I, J, D)
