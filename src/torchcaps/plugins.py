@@ -1,0 +1,39 @@
+"""Routings, models and losses of your own, from a Python file that you name."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from torchcaps.errors import TorchcapsError
+
+
+def load_plugin(path: str | Path) -> None:
+    """Run a Python file, which registers what it brings.
+
+    The file runs with all rights of the user who names it, like any program. torchcaps never loads one by itself: not
+    from a run's folder, not from a dataset, not from the place where a command is started. A file that was loaded
+    already is not run again.
+    """
+    file = Path(path).resolve()
+    if file.suffix != ".py" or not file.is_file():
+        raise TorchcapsError(f"plugin '{path}' should be an existing Python file such as my_routing.py")
+    name = f"torchcaps_plugin_{file.stem}"
+    if name in sys.modules:
+        if sys.modules[name].__file__ == str(file):
+            return
+        raise TorchcapsError(f"two plugins are called '{file.name}': rename one of them")
+    spec = spec_from_file_location(name, file)
+    assert spec is not None  # a .py file always has one
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # before it runs, so that its classes can be pickled and found
+    try:
+        spec.loader.exec_module(module)
+    except TorchcapsError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise TorchcapsError(f"plugin '{path}' cannot be loaded: {type(error).__name__}: {error}") from error

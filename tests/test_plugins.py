@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import create_model
+from torchcaps.models.table import routing_rows
+from torchcaps.plugins import load_plugin
+from torchcaps.routing import routings
+from torchcaps.testing import check_routing
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "my_routing.py"
+
+
+def test_the_example_is_short_and_works_at_once() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) < 40
+    load_plugin(EXAMPLE)
+    load_plugin(EXAMPLE)  # a second time does nothing
+    record = routings.get("consensus")
+    check_routing(record.build, any_child_order=record.any_child_order, any_parent_order=record.any_parent_order)
+    assert "consensus" in [row.name for row in routing_rows()]
+    model = create_model("capsnet", size="laptop", routing="consensus", routing_options={"sharpness": 2.0})
+    assert model(torch.rand(2, 1, 28, 28)).scores.shape == (2, 10)
+
+
+names = itertools.count()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def broken(:", "cannot be loaded: SyntaxError"),
+        ("import no_such_package", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_package'"),
+        ("1 / 0", "cannot be loaded: ZeroDivisionError"),
+        (EXAMPLE.read_text().replace("consensus", "dynamic"), "routing 'dynamic' is registered already"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / f"plugin_{next(names)}.py"
+    file.write_text(text)
+    for _ in range(2):  # a failed plugin is not taken for a loaded one
+        with pytest.raises(TorchcapsError, match=message):
+            load_plugin(file)
+
+
+def test_only_existing_python_files_are_plugins(tmp_path: Path) -> None:
+    for wrong in (tmp_path, tmp_path / "missing.py", Path(__file__).parent.parent / "pyproject.toml"):
+        with pytest.raises(TorchcapsError, match="should be an existing Python file"):
+            load_plugin(wrong)
+
+
+def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "twin_plugin.py").write_text("")
+    load_plugin(tmp_path / "one" / "twin_plugin.py")
+    with pytest.raises(TorchcapsError, match=r"two plugins are called 'twin_plugin\.py'"):
+        load_plugin(tmp_path / "two" / "twin_plugin.py")
+
+
+def test_nothing_is_loaded_unasked(tmp_path: Path) -> None:
+    """A Python file that lies where a command is started is not run."""
+    for name in ("my_routing.py", "plugin.py", "torchcaps_plugin.py"):
+        (tmp_path / name).write_text("raise SystemExit('a plugin was run unasked')")
+    program = "import torchcaps.models, torchcaps.routing, torchcaps.plugins"
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
