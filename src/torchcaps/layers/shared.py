@@ -29,8 +29,8 @@ class SharedTransform(Transform):
     def __init__(self, children: int, parents: int, child_size: int, parent_size: int) -> None:
         super().__init__()
         self.shape = LayerShape(1, children, parents, parent_size)
-        # Less than the dense transform's 0.1: with one matrix for all, votes add up instead of cancelling, and squash would
-        # start where it is flat.
+        # Less than the dense transform's 0.1: with one matrix for all, votes add up instead of cancelling, and squash
+        # would start where it is flat.
         self.weight = nn.Parameter(torch.randn(child_size, parents * parent_size) * 0.02)
 
     def forward(self, capsules: Capsules) -> Tensor:

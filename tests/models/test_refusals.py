@@ -1,0 +1,53 @@
+"""Parts that do not go together are refused when they are put together, in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import Ensemble, create_model
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("capsnet", {"routing": "em", "nonlinearity": "none"}, "the capsules below have only a pose"),
+        ("ar-capsnet", {"routing": "em"}, "the capsules below have only a pose"),
+        ("g-capsnet-conv", {"routing": "em"}, "the capsules below have only a pose"),
+        ("capsnet", {"routing": "attention"}, "over 1152 children"),
+        ("ar-capsnet", {"routing": "discriminative-l1"}, "cannot climb: choose another routing"),
+        ("capsnet", {"transform": "conv"}, "transform 'conv' is unknown.*One of: dense, shared"),
+        ("capsnet", {"nonlinearity": "sqush"}, "did you mean 'squash'"),
+        ("capsnet", {"rectifier": "gelu"}, "rectifier 'gelu' is unknown"),
+        ("ar-capsnet", {"layers": -1}, "layers >= 0"),
+        ("ar-capsnet", {"dropout": 1.0}, "dropout < 1"),
+        ("g-capsnet-multi", {"image_size": 20}, "at least 23 pixels are needed"),
+        ("convnet-fc-lk", {"image_size": 20}, "at least 25 pixels are needed"),
+        ("convnet-cr", {"decoder": "some"}, "decoder 'some' is unknown"),
+        ("capsnet-l1", {"routing_options": {"penalti": "l1"}}, "does not take these settings"),
+    ],
+)
+def test_refused_at_construction(name: str, settings: dict[str, Any], message: str) -> None:
+    with torch.device("meta"), pytest.raises(TorchcapsError, match=message) as caught:
+        create_model(name, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_ensembles_need_models_for_the_same_images() -> None:
+    small, large = (create_model("lenet", image_size=size) for size in (28, 32))
+    with pytest.raises(TorchcapsError, match="same images and classes"):
+        Ensemble([small, large])
+    with pytest.raises(TorchcapsError, match="at least one model"):
+        Ensemble([])
+
+
+def test_an_ensemble_averages_scores() -> None:
+    members = [create_model(name, size="laptop").eval() for name in ("lenet", "capsnet", "ar-capsnet")]
+    images = torch.rand(3, 1, 28, 28)
+    expected = sum(member(images).scores for member in members) / 3
+    output = Ensemble(members).eval()(images)
+    torch.testing.assert_close(output.scores, expected)
+    assert torch.equal(output.logits.argmax(1), output.scores.argmax(1))
