@@ -74,7 +74,6 @@ class Block:
         dx, dy, dz = (np.float32(value) for value in self.centre)
         hx, hy, hz = (value - self.rounding for value in self.half)
         px, py, pz = x - dx, y - dy, z - dz
-        steepest = max(abs(self.taper) * max(hx, hy), abs(self.slide)) / (2 * max(hz, 1e-3))
         if self.sweep:
             px += np.clip(py, -hy, hy) * np.float32(self.sweep)
         if self.taper or self.slide:
@@ -90,8 +89,11 @@ class Block:
         outside = length(np.maximum(px, 0), np.maximum(py, 0), np.maximum(pz, 0))
         outside += inside
         outside -= np.float32(self.rounding)
-        # Slanted sides make the estimate too long by at most this much: shorten it, so that no ray steps through.
-        outside *= np.float32((1 + (steepest + abs(self.sweep)) ** 2) ** -0.5)
+        # Slanting stretches space, so distances come out too long by at most the slant's largest singular value:
+        # shorten them by it, so that no ray steps through.
+        slant_x, slant_y = (abs(self.slide) + abs(self.taper) * hx) / (2 * hz), abs(self.taper) * hy / (2 * hz)
+        slant = (slant_x**2 + slant_y**2 + self.sweep**2) ** 0.5
+        outside *= np.float32(2 / (slant + (slant**2 + 4) ** 0.5))
         return outside
 
 

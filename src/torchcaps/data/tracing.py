@@ -87,17 +87,16 @@ def march(solid: Solid, points: Array, rays: Array, start: Array, end: Array, le
     rx, ry, rz = rays[:, alive]
     for _ in range(STEPS):
         gap = solid.distance(px + at * rx, py + at * ry, pz + at * rz)
-        arrived = gap < NEAR
+        arrived = (gap < NEAR) & (at < last)  # rays that have ended may still be in the arrays
         result[alive[arrived]] = at[arrived]
         at += np.maximum(gap, np.float32(least))
-        going = np.flatnonzero(~arrived & (at < last))
+        last[arrived] = -1
+        going = np.flatnonzero(at < last)
         if not going.size:
             break
         if going.size < 0.8 * at.size:  # copying costs too: only when it pays
             alive, at, last = alive[going], at[going], last[going]
             px, py, pz, rx, ry, rz = (values[going] for values in (px, py, pz, rx, ry, rz))
-        else:
-            last[arrived] = -1
     return result
 
 

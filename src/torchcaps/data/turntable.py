@@ -37,7 +37,7 @@ from torchcaps.data.viewpoints import (
 )
 from torchcaps.progress import progress_bar
 
-VERSION = 1  # of the drawings: a change makes caches be drawn anew
+VERSION = 3  # of the drawings: a change makes caches be drawn anew
 SMALL = 3  # the stride of turntable-small
 
 
