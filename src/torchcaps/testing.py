@@ -96,7 +96,7 @@ def _check_extremes(build: Build, shape: LayerShape, index: Tensor | None) -> No
             if routed.activation is not None:
                 _ensure(bool(routed.activation.isfinite().all()), f"{name} votes give an activation that is not finite")
                 answer = answer + routed.activation.sum()
-            answer.backward()  # type: ignore[no-untyped-call]
+            answer.backward()
             gradients = [leaf.grad, *(parameter.grad for parameter in routing.parameters())]
             finite = all(bool(each.isfinite().all()) for each in gradients if each is not None)
             _ensure(finite, f"{name} votes give a gradient that is not finite")
@@ -170,7 +170,7 @@ def _check_learning(build: Build, steps: int = 150) -> None:
         targets = one_hot(labels, 3)
         loss = margin_loss(score(parents), targets)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         if votes is not None:
             stack.after_step(votes, targets)
