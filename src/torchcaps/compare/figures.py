@@ -17,6 +17,7 @@ import torch
 from cycler import cycler
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from torchcaps.analysis import perturb_dimensions
 from torchcaps.compare.job import Comparison
@@ -96,6 +97,8 @@ def learning_curves(comparison: Comparison) -> Picture:
                     label=label,
                 )
         left.set(xlabel="epoch", ylabel="training error, %", yscale="log")
+        for axis in (left.yaxis.set_major_formatter, left.yaxis.set_minor_formatter):
+            axis(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
         right.set(xlabel="epoch", ylabel="validation accuracy, %")
         for axes in (left, right):
             axes.grid(alpha=0.6)
@@ -107,33 +110,37 @@ def learning_curves(comparison: Comparison) -> Picture:
     )
 
 
-def confusion(name: str, result: dict[str, Any], classes: tuple[str, ...]) -> Picture:
+def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> Picture:
     """Which class was taken for which; the right ones are left out of the colours so that the errors show."""
+    columns = min(3, len(results))
+    rows = -(-len(results) // columns)
 
     def paint(theme: dict[str, str]) -> Figure:
-        counts = np.asarray(result["confusion"])
-        errors = counts * (1 - np.eye(len(counts), dtype=int))
-        figure, axes = plt.subplots(figsize=(4.2, 4.2))
-        axes.imshow(errors, cmap=theme["cmap"], alpha=0.85)
-        peak = max(1, errors.max())
-        for row, column in zip(*np.nonzero(counts), strict=True):
-            value = errors[row, column] / peak
-            on_dark = value > 0.55 if theme is THEMES["light"] else value < 0.6
-            axes.text(
-                column,
-                row,
-                counts[row, column],
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="white" if on_dark else "#1c2430",
-            )
-        axes.set(xlabel="answer", ylabel="truth")
-        axes.set_xticks(range(len(classes)), classes, rotation=0 if max(map(len, classes)) < 3 else 60)
-        axes.set_yticks(range(len(classes)), classes)
+        figure, grid = plt.subplots(rows, columns, figsize=(3.4 * columns, 3.6 * rows), squeeze=False, layout="tight")
+        for axes in grid.flat[len(results) :]:
+            axes.set_axis_off()
+        for axes, (name, result) in zip(grid.flat, results.items(), strict=False):
+            paint_confusion(axes, np.asarray(result["confusion"]), classes, theme)
+            axes.set_title(name, fontsize=10)
         return figure
 
-    return draw(f"Confusions of {name}", f"{result['test_images']:,} test images, seed {result['seed']}.", paint)
+    first = next(iter(results.values()))
+    return draw("Confusions", f"{first['test_images']:,} test images, seed {first['seed']}.", paint)
+
+
+def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: dict[str, str]) -> None:
+    """One matrix of counts, truth down and answer across."""
+    errors = counts * (1 - np.eye(len(counts), dtype=int))
+    axes.imshow(errors, cmap=theme["cmap"], alpha=0.85)
+    peak = max(1, errors.max())
+    for row, column in zip(*np.nonzero(counts), strict=True):
+        strength = errors[row, column] / peak
+        on_dark = strength > 0.55 if theme is THEMES["light"] else strength < 0.6
+        colour = "white" if on_dark else "#1c2430"
+        axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=6, color=colour)
+    axes.set(xlabel="answer", ylabel="truth")
+    axes.set_xticks(range(len(classes)), classes, rotation=0 if max(map(len, classes)) < 3 else 60)
+    axes.set_yticks(range(len(classes)), classes)
 
 
 def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> Picture:

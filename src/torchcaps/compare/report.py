@@ -6,13 +6,12 @@ import html
 from importlib.resources import files
 from pathlib import Path
 
-from torchcaps.compare.figures import Picture, confusion, learning_curves, perturbations, reconstructions
+from torchcaps.compare.figures import Picture, confusions, learning_curves, perturbations, reconstructions
 from torchcaps.compare.job import Comparison
 from torchcaps.compare.table import COLUMNS
 from torchcaps.evaluate.clean import test_images
 from torchcaps.files import write_text
 from torchcaps.train import load
-
 
 
 def write_report(comparison: Comparison) -> Path:
@@ -46,13 +45,14 @@ def write_report(comparison: Comparison) -> Path:
 
 
 def _pictures(comparison: Comparison) -> list[Picture]:
+    first = {name: results[0] for name, results in comparison.results.items()}
+    classes = load(next(iter(comparison.runs.values()))[0].path).class_names
     pictures = [learning_curves(comparison)]
     for name, runs in comparison.runs.items():
         model, images = load(runs[0].path), test_images(runs[0].config())
         if model.decoder is not None:
             pictures += [reconstructions(name, model, images), perturbations(name, model, images)]
-        pictures.append(confusion(name, comparison.results[name][0], model.class_names))
-    return pictures
+    return [*pictures, confusions(first, classes)]
 
 
 def _table(comparison: Comparison) -> str:

@@ -22,6 +22,7 @@ from torchcaps.train.schedules import make_schedule
 from torchcaps.train.validate import measure
 
 MOST_VALIDATION = 10_000  # images; an endless set would be validated endlessly
+FEWEST_VALIDATIONS = 4
 LINE_EVERY = 50  # steps between two lines of metrics
 ADVICE = "A lower learning rate often helps. The last good state is kept in"
 
@@ -55,6 +56,8 @@ def fit(run: RunFolder) -> Progress:
 
     per_epoch = steps_per_epoch(len(training), config.batch_size)
     total = min(config.epochs * per_epoch, config.steps or config.epochs * per_epoch)
+    # Once an epoch, but in a short run often enough to see a curve and to choose from.
+    validate_every = min(per_epoch, -(-total // FEWEST_VALIDATIONS))
     schedule, augment = make_schedule(config.schedule), Augmentation(config.augmentation)
     metrics = Metrics(run.path, run.metrics_file, progress)
     saved_at = time.monotonic()
@@ -68,8 +71,8 @@ def fit(run: RunFolder) -> Progress:
 
     with Display(f"{config.model} on {config.data}", progress.step, total) as display, stop_requests() as stop:
         while True:
-            at_epoch_end = progress.step % per_epoch == 0 or progress.step == total
-            if at_epoch_end and progress.validated_at < progress.step:
+            due = progress.step % validate_every == 0 or progress.step == total
+            if due and progress.validated_at < progress.step:
                 accuracy = measure(model, validation, description="validating").accuracy
                 if accuracy > progress.best_accuracy:
                     progress.best_accuracy, progress.best_step = accuracy, progress.step
