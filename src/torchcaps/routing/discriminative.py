@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, distributed
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.functional import weighted_votes
+from torchcaps.functional import common_agreement, commonly_weighted_votes
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 PENALTIES = ("l1", "l2")
@@ -70,8 +70,9 @@ class DiscriminativeRouting(Routing):
         trace: bool,
     ) -> Routed:
         # A copy, because the backward pass may come after an ascent step.
-        couplings = self.couplings.clone().unsqueeze(0).expand(len(votes), -1, -1, -1)  # (B, P, I, J)
-        return Routed(weighted_votes(couplings, votes), couplings=[couplings] if trace else [])
+        couplings = self.couplings.clone()
+        pose = commonly_weighted_votes(couplings, votes)
+        return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)] if trace else [])
 
     @torch.no_grad()
     def after_step(self, votes: Tensor, slope: Tensor) -> None:
@@ -80,7 +81,7 @@ class DiscriminativeRouting(Routing):
         In the class layer the slope is 2 delta U^T b, and the product with the votes below is U times that. In lower
         layers the slope comes down by the chain rule, and the rest is the same.
         """
-        gradient = torch.einsum("bpijd,bpjd->pij", votes, slope)
+        gradient = common_agreement(votes, slope)  # (P, I, J)
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(gradient)  # the objective is a sum over images, so this is exact
         if self.penalty == "l2":

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from torchcaps.functional import weighted_votes
+from torchcaps.functional import commonly_weighted_votes
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 
@@ -42,8 +42,8 @@ class TrainableRouting(Routing):
         nonlinearity: Nonlinearity,
         trace: bool,
     ) -> Routed:
-        couplings = self.couplings.unsqueeze(0).expand(len(votes), -1, -1, -1)  # (B, P, I, J), not copied
-        return Routed(weighted_votes(couplings, votes), couplings=[couplings] if trace else [])
+        pose = commonly_weighted_votes(self.couplings, votes)
+        return Routed(pose, couplings=[self.couplings.expand(len(votes), -1, -1, -1)] if trace else [])
 
 
 routings.add(
