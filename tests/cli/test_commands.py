@@ -52,10 +52,13 @@ def test_settings_from_a_file_and_flags_before_it(torchcaps_command: Command, tm
 
 
 def test_compare_prints_a_table_and_writes_a_report(torchcaps_command: Command, tmp_path: Path) -> None:
-    done = torchcaps_command("compare", "convnet-avg", "convnet-fc", *SMALL, "--steps", "2", "--out", "cmp")
+    done = torchcaps_command("compare", "convnet-avg:filters=8", "convnet-fc", *SMALL, "--steps", "2", "--out", "cmp")
     assert done.returncode == 0, done.stderr
-    assert all(word in done.stdout for word in ("convnet-avg", "convnet-fc", "parameters", "images/s", "test, %"))
+    assert all(
+        word in done.stdout for word in ("convnet-avg:filters=8", "convnet-fc", "parameters", "images/s", "test, %")
+    )
     assert "Report: cmp/report.html" in done.stdout
+    assert "filters: 8" in (tmp_path / "cmp" / "convnet-avg-filters-8-seed0" / "config.yaml").read_text()
     assert (tmp_path / "cmp" / "report.html").stat().st_size > 10_000
 
 

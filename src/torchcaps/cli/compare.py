@@ -12,9 +12,16 @@ from torchcaps.cli import console
 from torchcaps.cli import settings as s
 from torchcaps.errors import TorchcapsError
 
+OWN = ("models", "seeds", "plugin", "config", "out", "json")  # what is not a setting of the runs
+
 
 def compare(
-    models: Annotated[list[str], typer.Argument(help="Names of models, see 'torchcaps models'.")],
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names of models, see 'torchcaps models'; with settings: 'capsnet:routing=uniform'."
+        ),
+    ],
     data: s.Data = None,
     size: s.Size = None,
     epochs: s.Epochs = None,
@@ -26,31 +33,37 @@ def compare(
     seeds: Annotated[int, typer.Option(help="How many seeds each model is trained with.", min=1)] = 1,
     device: s.Device = None,
     precision: s.Precision = None,
+    plugin: s.Plugin = None,
     config: s.Config = None,
     out: Annotated[Path | None, typer.Option(help="Folder; a started comparison in it goes on.")] = None,
     json: Annotated[bool, typer.Option(help="Print the results as JSON.")] = False,
 ) -> None:
     """Train several models under one budget; print one table and write one report."""
-    flags = {key: value for key, value in locals().items() if key not in ("models", "seeds", "config", "out", "json")}
-    from torchcaps.compare import run_comparison, write_report
+    flags = {key: value for key, value in locals().items() if key not in OWN}
+    from torchcaps.compare import Entry, run_comparison, write_report
     from torchcaps.compare.table import COLUMNS
     from torchcaps.train import resolve, training_sets
 
     if len(set(models)) < len(models):
         raise TorchcapsError(f"a model is named twice: {' '.join(models)}")
     settings = s.merge(config, None, flags)
-    configs = [resolve(**settings | {"model": name, "seed": seed}) for name in models for seed in range(seeds)]
-    for each in configs[::seeds]:
-        each.build_model()  # what cannot be built or fetched should fail before a folder is made
-    training_sets(configs[0])
-    path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{configs[0].data}"
+    entries = []
+    for label in models:
+        name, _, text = label.partition(":")
+        options = {**settings.get("options", {}), **dict(map(s.parse_option, filter(None, text.split(","))))}
+        configs = [resolve(**settings | {"model": name, "options": options, "seed": seed}) for seed in range(seeds)]
+        configs[0].build_model()  # what cannot be built or fetched should fail before a folder is made
+        entries += [Entry(label, config) for config in configs]
+    first = entries[0].config
+    training_sets(first)
+    path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{first.data}"
     with console.resumable(f"the same command with --out {path}"):
-        comparison = run_comparison(configs, path, announce=console.err.print)
+        comparison = run_comparison(entries, path, announce=console.err.print)
     report = write_report(comparison)
     if json:
         console.print_json(comparison.results)
         return
     rows = [(name, *(column.show(results) for column in COLUMNS)) for name, results in comparison.results.items()]
-    title = f"{configs[0].data}, {configs[0].size} size, {seeds} seed{'s' if seeds > 1 else ''}"
+    title = f"{first.data}, {first.size} size, {seeds} seed{'s' if seeds > 1 else ''}"
     console.print_table(title, ("model", *(column.title for column in COLUMNS)), rows, numbers=len(COLUMNS))
     console.out.print(f"Report: {report}")

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli import console
+from torchcaps.cli.settings import Plugin
 
 
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.")],
+    plugin: Plugin = None,
     json: Annotated[bool, typer.Option(help="Print the results as JSON.")] = False,
 ) -> None:
     """Test trained models on images that took no part in training or selection."""

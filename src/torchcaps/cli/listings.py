@@ -1,36 +1,49 @@
-"""torchcaps models, and what else there is to list."""
+"""torchcaps models and torchcaps routings"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from torchcaps.cli import console
+from torchcaps.cli.settings import Plugin
+
+AsJson = Annotated[bool, typer.Option(help="Print as JSON.")]
 
 
-def models(json: Annotated[bool, typer.Option(help="Print as JSON.")] = False) -> None:
-    """List all models: paper, parameters in both sizes at 28x28 grey and 10 classes, what they are."""
-    import torch
+def models(plugin: Plugin = None, json: AsJson = False) -> None:
+    """List all models, with their parameters in both sizes for the paper's image and ten classes."""
+    from torchcaps.models.table import model_rows
 
-    from torchcaps.models import create_model
-    from torchcaps.models import models as registry
-    from torchcaps.models.registry import SIZES
-
-    rows = []
-    for record in registry:
-        with torch.device("meta"):  # shapes without memory
-            counts = [sum(p.numel() for p in create_model(record.name, size=size).parameters()) for size in SIZES]
-        rows.append(
-            {
-                "name": record.name,
-                "paper": record.paper,
-                "description": record.description,
-                **dict(zip(SIZES, counts, strict=True)),
-            }
-        )
+    rows = model_rows()
     if json:
-        console.print_json(rows)
+        console.print_json([asdict(row) for row in rows])
         return
-    table = [(str(r["name"]), str(r["paper"]), str(r["description"]), f"{r['paper']}", f"{r['laptop']}") for r in rows]
-    console.print_table("Models", ("name", "paper", "description", "paper size", "laptop size"), table, numbers=2)
+    cells = [
+        (
+            row.name,
+            row.paper,
+            row.description,
+            row.needs,
+            row.image,
+            f"{row.paper_parameters:,}",
+            f"{row.laptop_parameters:,}",
+        )
+        for row in rows
+    ]
+    columns = ("name", "paper", "description", "needs", "image", "paper size", "laptop size")
+    console.print_table("Models", columns, cells, numbers=3)
+
+
+def routings(plugin: Plugin = None, json: AsJson = False) -> None:
+    """List all routings, with the parameters they bring to the class layer of a laptop CapsNet."""
+    from torchcaps.models.table import routing_rows
+
+    rows = routing_rows()
+    if json:
+        console.print_json([asdict(row) for row in rows])
+        return
+    cells = [(row.name, row.paper, row.description, row.needs, f"{row.parameters:,}") for row in rows]
+    console.print_table("Routings", ("name", "paper", "description", "needs", "parameters"), cells, numbers=1)

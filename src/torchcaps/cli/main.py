@@ -12,7 +12,7 @@ from torchcaps.cli import console
 from torchcaps.cli.compare import compare
 from torchcaps.cli.data import bench_data_command, data_app, datasets_command
 from torchcaps.cli.evaluate import evaluate
-from torchcaps.cli.listings import models
+from torchcaps.cli.listings import models, routings
 from torchcaps.cli.train import train
 from torchcaps.errors import TorchcapsError
 
@@ -43,6 +43,7 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(models)
+app.command()(routings)
 app.command("datasets")(datasets_command)
 app.add_typer(data_app, name="data")
 bench_app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)

@@ -28,6 +28,21 @@ Options = Annotated[
 ]
 
 
+def load_plugins(paths: list[Path] | None) -> list[Path] | None:
+    """Run the files that the user named, so that what they register can be used by name."""
+    from torchcaps.plugins import load_plugin
+
+    for path in paths or []:
+        load_plugin(path)
+    return paths
+
+
+Plugin = Annotated[
+    list[Path] | None,
+    typer.Option(callback=load_plugins, help="A Python file of yours that registers a routing, model or loss."),
+]
+
+
 def merge(config: Path | None, options: list[str] | None, flags: dict[str, Any]) -> dict[str, Any]:
     """Settings from the file, overruled by flags."""
     from torchcaps.train import read_settings
@@ -35,17 +50,18 @@ def merge(config: Path | None, options: list[str] | None, flags: dict[str, Any])
     settings = read_settings(config) if config else {}
     settings |= {key: value for key, value in flags.items() if value is not None}
     if options:
-        settings["options"] = {**settings.get("options", {}), **dict(map(_parse, options))}
+        settings["options"] = {**settings.get("options", {}), **dict(map(parse_option, options))}
     return settings
 
 
-def _parse(option: str) -> tuple[str, Any]:
+def parse_option(option: str) -> tuple[str, Any]:
+    """From NAME=VALUE to the name and the value as YAML reads it: a number, a word, a list."""
     import yaml
 
     name, sign, value = option.partition("=")
     if not sign:
-        raise TorchcapsError(f"--set {option} should be written NAME=VALUE, such as routing=uniform")
+        raise TorchcapsError(f"'{option}' should be written NAME=VALUE, such as routing=uniform")
     try:
         return name, yaml.safe_load(value)
     except yaml.YAMLError as error:
-        raise TorchcapsError(f"--set {option} has a value that cannot be read") from error
+        raise TorchcapsError(f"'{option}' has a value that cannot be read") from error

@@ -11,6 +11,8 @@ from torchcaps.cli import console
 from torchcaps.cli import settings as s
 from torchcaps.errors import TorchcapsError
 
+OWN = ("options", "plugin", "config", "runs", "out", "resume")  # what is not a setting of the run
+
 
 def train(
     model: Annotated[str | None, typer.Argument(help="Name of a model, see 'torchcaps models'.")] = None,
@@ -30,13 +32,14 @@ def train(
     device: s.Device = None,
     precision: s.Precision = None,
     options: s.Options = None,
+    plugin: s.Plugin = None,
     config: s.Config = None,
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="This run's own folder.  [default: a new one in --runs]")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
 ) -> None:
     """Train a model, test the checkpoint that validation chose, and keep everything in a run folder."""
-    flags = {key: value for key, value in locals().items() if key not in ("options", "config", "runs", "out", "resume")}
+    flags = {key: value for key, value in locals().items() if key not in OWN}
     from torchcaps.evaluate import evaluate_run
     from torchcaps.train import fit, fresh_path, new_run, open_run, resolve, training_sets
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,16 @@ from torchcaps.train import RunConfig, RunFolder, fit, new_run, open_run
 
 
 @dataclass(frozen=True)
+class Entry:
+    """One run of a comparison. Entries with the same label differ in their seed alone."""
+
+    label: str
+    config: RunConfig
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """The runs of a comparison with their results, grouped by model in the order asked for."""
+    """The runs of a comparison with their results, by label in the order asked for."""
 
     path: Path
     runs: dict[str, list[RunFolder]]
@@ -23,32 +32,33 @@ class Comparison:
 
 
 def run_comparison(
-    configs: list[RunConfig], path: Path, *, announce: Callable[[str], None] = lambda text: None
+    entries: list[Entry], path: Path, *, announce: Callable[[str], None] = lambda text: None
 ) -> Comparison:
-    """Train and test every configuration in a folder of its own under ``path``.
+    """Train and test every entry in a folder of its own under ``path``.
 
     A comparison that was stopped goes on where it stood: finished runs are taken as they are, a started one is
     resumed. A folder that holds a run with other settings is refused rather than mixed in.
     """
-    runs = [_open_or_make(config, path / f"{config.model}-seed{config.seed}") for config in configs]
+    runs = [_open_or_make(entry, path) for entry in entries]
     comparison = Comparison(path, {}, {})
-    for config, run in zip(configs, runs, strict=True):
+    for entry, run in zip(entries, runs, strict=True):
         if run.result_file.is_file():
             announce(f"{run.path.name}: done before, taken as it is")
             result = read_json(run.result_file)
         else:
             fit(run)
             result = evaluate_run(run)
-        comparison.runs.setdefault(config.model, []).append(run)
-        comparison.results.setdefault(config.model, []).append(result)
-    write_json(path / "comparison.json", [result for group in comparison.results.values() for result in group])
+        comparison.runs.setdefault(entry.label, []).append(run)
+        comparison.results.setdefault(entry.label, []).append(result)
+    write_json(path / "comparison.json", comparison.results)
     return comparison
 
 
-def _open_or_make(config: RunConfig, path: Path) -> RunFolder:
+def _open_or_make(entry: Entry, parent: Path) -> RunFolder:
+    path = parent / f"{re.sub(r'[^A-Za-z0-9.]+', '-', entry.label)}-seed{entry.config.seed}"
     if not path.exists():
-        return new_run(config, path)
+        return new_run(entry.config, path)
     run = open_run(path)
-    if run.config() != config:
+    if run.config() != entry.config:
         raise TorchcapsError(f"{path} holds a run with other settings: choose another --out, or remove it")
     return run
