@@ -20,7 +20,7 @@ from torchcaps.files import write_json
 from torchcaps.progress import progress_bar
 
 SEEDS = (0, 1, 2)
-EPOCHS, BATCH = 6, 128
+EPOCHS, BATCH = 3, 128
 RECORD = datasets.get("turntable")
 
 
