@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Advance = Callable[[int], None]
+
+
+@cache
+def error_console() -> Console:
+    """Standard error as one console for all: bars that run at the same time then stand below each other."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
 
 
 @contextlib.contextmanager
@@ -15,12 +28,11 @@ def progress_bar(description: str, total: int | None, *, unit: str = "") -> Iter
     ``total=None`` shows that something is happening when nobody can say how much is left. ``unit="bytes"``
     counts in kB, MB and so on.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
-    console = Console(stderr=True)
+    console = error_console()
     # A bar in a log file would be noise.
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(description, total=total)

@@ -21,7 +21,7 @@ def test_selection_is_on_validation_and_best_is_loaded(tmp_path: Path) -> None:
     run = new_run(resolve(**SETTINGS, learning_rate=0.01), tmp_path / "run")
     progress = fit(run)
     held = [line for line in read_lines(run.metrics_file) if line.split == "validation"]
-    assert len(held) == 3
+    assert len(held) == 4
     assert progress.best_accuracy == max(line.accuracy for line in held)
     _, validation = training_sets(run.config())
     assert measure(torchcaps.load(run.path), validation).accuracy == progress.best_accuracy

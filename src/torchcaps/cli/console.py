@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.table import Table
 
+from torchcaps.progress import error_console
+
 out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+err = error_console()
 
 
 def log_to_console() -> None:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 class Standardize(nn.Module):
     """Each image to zero mean and unit variance, over all its channels and pixels (hinton2018, section 5).
 
-    The deviation is kept at 0.001 or more, a quarter of a grey level, so that a blank image stays blank and the gradient
-    is finite.
+    The deviation is kept at 0.001 or more, a quarter of a grey level, so that a blank image stays blank and the
+    gradient is finite.
 
     Shapes: (B, C, H, W) to the same.
     """

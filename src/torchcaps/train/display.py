@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from torchcaps.progress import error_console
 from torchcaps.train.metrics import Line
 
 
@@ -14,7 +14,7 @@ class Display:
     """A bar with loss, accuracy, images per second and time left, and a line for each validation."""
 
     def __init__(self, title: str, start: int, total: int) -> None:
-        self.console = Console(stderr=True)
+        self.console = error_console()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

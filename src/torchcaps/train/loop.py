@@ -19,9 +19,10 @@ from torchcaps.train.objective import Objective, correct
 from torchcaps.train.order import batch_indices, seed_step, step_generator, steps_per_epoch
 from torchcaps.train.run_folder import RunFolder
 from torchcaps.train.schedules import make_schedule
-from torchcaps.train.validate import measure
+from torchcaps.train.validate import measure, seen_by
 
 MOST_VALIDATION = 10_000  # images; an endless set would be validated endlessly
+MOST_PREPARATION = 10_000  # images for what a model learns from pixels alone, such as their mean
 FEWEST_VALIDATIONS = 4
 LINE_EVERY = 50  # steps between two lines of metrics
 ADVICE = "A lower learning rate often helps. The last good state is kept in"
@@ -51,7 +52,12 @@ def fit(run: RunFolder) -> Progress:
     torch.manual_seed(config.seed)
     model = config.build_model()
     optimizer = make_optimizer(model, config)
-    progress = load_checkpoint(run.last, model, optimizer) if run.last.is_file() else Progress()
+    if run.last.is_file():
+        progress = load_checkpoint(run.last, model, optimizer)
+    else:
+        progress = Progress()
+        sample = torch.arange(min(len(training), MOST_PREPARATION))
+        model.prepare(seen_by(model, training.batch(sample).images))
     objective, optimizer = fabric.setup(Objective(model, config), optimizer)
 
     per_epoch = steps_per_epoch(len(training), config.batch_size)

@@ -24,21 +24,23 @@ class Measured:
     confusion: Tensor
 
 
+def seen_by(model: Model, images: Tensor) -> Tensor:
+    """What a model sees of images outside training: of those larger than its own, the centre."""
+    size = model.image_shape[1]
+    return centre_crop(images, size) if images.shape[2] > size else images
+
+
 @torch.no_grad()
 def measure(model: Model, images: ImageSet, *, description: str = "testing") -> Measured:
-    """Run the model over all images, in evaluation mode, on the device it is on.
-
-    Of images that are larger than the model's, it sees the centre.
-    """
-    device, size = next(model.parameters()).device, model.image_shape[1]
+    """Run the model over all images, in evaluation mode, on the device it is on."""
+    device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     right, confusion = 0, torch.zeros(model.classes, model.classes, dtype=torch.long)
     with progress_bar(description, len(images)) as advance:
         for indices in torch.arange(len(images)).split(BATCH):
             batch = images.batch(indices)
-            seen = centre_crop(batch.images, size) if batch.images.shape[2] > size else batch.images
-            scores = model(seen.to(device)).scores.cpu()
+            scores = model(seen_by(model, batch.images).to(device)).scores.cpu()
             right += int(correct(scores, batch.labels).sum())
             if batch.labels.ndim == 1:
                 pairs = batch.labels * model.classes + scores.argmax(1)
