@@ -86,6 +86,17 @@ def test_coordinates_tell_places_apart() -> None:
         assert torch.allclose(there, moved, atol=1e-5) != changes
 
 
+def test_poses_of_em_routing_are_not_squashed() -> None:
+    model = create_model("matrix-capsnet", **SMALL)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "transform" in name:
+                parameter.mul_(10)
+    pose = model(torch.rand(2, 1, 28, 28)).pose
+    assert pose is not None
+    assert pose.norm(dim=2).max() > 2
+
+
 def test_brightness_and_contrast_do_not_matter_when_standardised() -> None:
     model = create_model("matrix-capsnet", **SMALL)
     images = torch.rand(2, 1, 28, 28) * 0.5
