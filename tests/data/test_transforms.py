@@ -12,7 +12,7 @@ from tests.reference import data_loops
 from torchcaps.data import Augmentation, DatasetRecord, centre_crop, evaluation_view, standardise, thirteen_crops
 from torchcaps.data.counter import uniform, whole_numbers
 from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
-from torchcaps.data.transforms import CHANGES, MATRICES
+from torchcaps.data.transforms import CHANGES, MATRICES, own_generator, rotate, scale
 from torchcaps.errors import TorchcapsError
 
 EVERY = {
@@ -98,6 +98,12 @@ def test_one_change_leaves_the_draws_of_another_alone(name: str, images: Tensor)
     assert torch.equal(with_flip, alone.flip(3))
 
 
+def test_changes_of_one_image_are_independent() -> None:
+    draws = torch.stack([torch.rand(4000, generator=own_generator(5, name)) for name in EVERY])
+    mutual = torch.corrcoef(draws) - torch.eye(len(EVERY))
+    assert float(mutual.abs().max()) < 0.08
+
+
 def test_images_of_a_batch_get_changes_of_their_own(images: Tensor) -> None:
     same = images[:1].expand(6, 2, 14, 12)
     for name, amount in EVERY.items():
@@ -135,8 +141,6 @@ def test_contrast_keeps_the_mean_and_brightness_moves_it() -> None:
 def test_rotate_shear_and_scale_are_one_resampling(images: Tensor) -> None:
     chance = Augmentation("scale=0.3,rotate=20")
     seed = int(torch.randint(1 << 62, (), generator=seeded()))
-    from torchcaps.data.transforms import own_generator, rotate, scale
-
     matrix = rotate(6, 20, own_generator(seed, "rotate")) @ scale(6, 0.3, own_generator(seed, "scale"))
     assert torch.equal(chance(images, seeded()), warp(images, matrix))
 
