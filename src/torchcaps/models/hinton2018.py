@@ -38,6 +38,9 @@ class MatrixCapsNet(CapsuleModel):
     Parameters for grey images and 5 classes, without the betas of EM routing: 316,256 with ``filters`` 32 and
     ``types`` (32, 32, 32), and 67,080 with 64 and (8, 16, 16).
 
+    All layers start their matrices at a spread of 1/2, which keeps the size of a vote; the authors' release has 0.3,
+    and 0.01 in the class layer. Where the defaults of EM routing differ, is told in :mod:`torchcaps.routing.em`.
+
     Args:
         image_shape: channels, height, width.
         classes: number of classes.
@@ -137,7 +140,7 @@ class CNN(Model):
         return Output(logits.softmax(1), logits)
 
 
-MATRIX_RECIPE = Recipe(loss="spread", learning_rate=3e-3, batch_size=64)
+MATRIX_RECIPE = Recipe(loss="spread", learning_rate=3e-3, schedule="exponential:0.96:20000", batch_size=64)
 models.add(
     ModelRecord(
         name="matrix-capsnet",
@@ -151,7 +154,7 @@ models.add(
 models.add(
     ModelRecord(
         name="matrix-capsnet-68k",
-        description="the small network of the paper: 64 channels, 8, 16 and 16 types",
+        description="matrix-capsnet with 64 filters and 8, 16 and 16 types: the paper's small network",
         paper="hinton2018",
         build=partial(MatrixCapsNet, filters=64, types=(8, 16, 16)),
         recipe=MATRIX_RECIPE,
