@@ -145,5 +145,8 @@ def parse(part: str) -> tuple[str, float]:
 
 
 def own_generator(seed: int, name: str) -> Generator:
-    """A generator for one change, independent of the other changes'."""
-    return Generator().manual_seed((seed + (zlib.crc32(name.encode()) << 30)) % (1 << 63))
+    """A generator for one change, independent of the other changes'.
+
+    torch's generator looks at the lower 32 bits of its seed only, so all that matters must be mixed into those.
+    """
+    return Generator().manual_seed(zlib.crc32(f"{name} {seed}".encode()))
