@@ -19,10 +19,11 @@ Where this differs from the paper and from the authors' release, so that trainin
   renames the paper's numbers (lambda / m-bar, m-bar * beta_a), but lambda then means the same in layers of any size.
 - The betas start where an equal share of votes as wide as the floor is just worth its parent's price, and each further
   vote saves half a nat per pose number. Mass then speaks FOR a parent from the first step; with betas that start at
-  the break-even it speaks for or against it by chance. This is what matters most: 16 filters, 4 types per layer,
-  MNIST, 3 iterations, batch 32, after 250 steps about 88 % of test images were right instead of 18 %.
-- The variance floor epsilon is 0.2 and lambda rises toward 2; the release has 0.0005 and 0.01. At a small floor the 16-D
-  densities make assignments nearly one-hot, and their gradient is noise; a floor of 1 learned a little slower than 0.2.
+  the break-even it speaks for or against it by chance. This is what matters most: with 16 filters and 4 types per
+  layer, 3 iterations and a floor of 1, 78 % of 250 MNIST test images were right after 200 steps of 32, not 36 %.
+- The variance floor epsilon is 0.2 and lambda rises toward 2; the release has 0.0005 and 0.01. At a small floor the
+  16-D densities make assignments nearly one-hot, and their gradient is noise. A floor of 0.2 learned a little faster
+  than one of 1: 85 % in the same trial.
 """
 
 from __future__ import annotations
