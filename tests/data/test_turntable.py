@@ -168,6 +168,7 @@ def test_set_is_complete_deterministic_and_cached(own_cache: Path, monkeypatch: 
     views = zip(*[first.labels.tolist(), *(values.tolist() for values in first.factors.values())], strict=True)
     assert len(set(views)) == len(first)
     assert not torch.equal(first.images[:, 0], first.images[:, 1])  # two eyes see two pictures
+    assert len(set(first.labels[:20].tolist())) == 5  # any first part has all categories
     (file,) = own_cache.rglob("*.safetensors")
     stamp = file.stat().st_mtime_ns
     assert torch.equal(open_turntable("train", **settings).images, first.images)

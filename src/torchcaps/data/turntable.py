@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from torchcaps.data.base import DatasetRecord, MemoryImages, datasets
 from torchcaps.data.cache import Tensors, cached
+from torchcaps.data.counter import uniform
 from torchcaps.data.solids import Solid
 from torchcaps.data.toys import make_toy
 from torchcaps.data.tracing import EYES, LIGHTS, render
@@ -77,10 +78,14 @@ def draw_split(split: str, stride: int, size: int, seed: int) -> Tensors:
 
 
 def open_turntable(split: str, *, stride: int = 1, size: int = SIZE, seed: int = 0) -> MemoryImages:
-    """One split; a stride of n keeps every n-th azimuth, elevation and lighting."""
+    """One split, in an order that looks random: the first images of the set are a fair sample of it.
+
+    A stride of n keeps every n-th azimuth, elevation and lighting.
+    """
     path = cache_folder() / "turntable" / f"{split}-{size}-stride{stride}-seed{seed}.safetensors"
     made_from = f"turntable {VERSION} {split} {size} {stride} {seed}"
-    return as_image_set(cached(path, made_from, lambda: draw_split(split, stride, size, seed)))
+    whole = as_image_set(cached(path, made_from, lambda: draw_split(split, stride, size, seed)))
+    return whole.where(torch.argsort(uniform(seed, 0, torch.arange(len(whole)))))
 
 
 RECORD = DatasetRecord(
