@@ -23,6 +23,7 @@ PARTS: dict[str, Part] = {
     "ball": Limb((0.1, 0, 0), (0.1, 0, 0), 0.4, 0.4),
     "rod": Limb((-0.5, 0.1, 0), (0.5, -0.2, 0.3), 0.2, 0.2),
     "tapered rod": Limb((-0.5, 0, 0), (0.5, 0, 0.2), 0.3, 0.15),
+    "cone": Limb((-0.1, 0, -0.2), (0.1, 0, 0.2), 0.4, 0.1),
     "box": Block((0.1, 0, -0.1), (0.5, 0.3, 0.2), 0.05),
     "tapered box": Block((0, 0, 0), (0.5, 0.3, 0.3), 0.05, taper=0.5, slide=0.2),
     "wing": Block((0, 0, 0), (0.2, 0.6, 0.06), 0.02, sweep=0.6),
@@ -43,7 +44,7 @@ def test_exact_distances() -> None:
 
 
 @pytest.mark.parametrize("name", PARTS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(point=st.tuples(*[st.floats(-1.4, 1.4)] * 3))
 def test_no_part_claims_to_be_farther_than_it_is(name: str, point: tuple[float, float, float]) -> None:
     """Sphere tracing steps through a surface whose distance is too long: compare with trying every point."""

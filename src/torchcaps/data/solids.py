@@ -42,6 +42,7 @@ class Limb:
         along = [b - a for a, b in zip(self.start, self.end, strict=True)]
         px, py, pz = x - np.float32(self.start[0]), y - np.float32(self.start[1]), z - np.float32(self.start[2])
         reach = 1 / max(sum(step * step for step in along), 1e-12)
+        slope = (self.start_radius - self.end_radius) * reach**0.5
         share = px * np.float32(along[0] * reach)
         share += py * np.float32(along[1] * reach)
         share += pz * np.float32(along[2] * reach)
@@ -52,6 +53,7 @@ class Limb:
         share *= np.float32(self.start_radius - self.end_radius)
         share -= np.float32(self.start_radius)
         share += length(px, py, pz)
+        share *= np.float32((1 + slope * slope) ** -0.5)  # a cone is nearer than straight to its axis
         return share
 
 

@@ -38,7 +38,7 @@ from torchcaps.data.viewpoints import (
 )
 from torchcaps.progress import progress_bar
 
-VERSION = 3  # of the drawings: a change makes caches be drawn anew
+VERSION = 4  # of the drawings: a change makes caches be drawn anew
 SMALL = 3  # the stride of turntable-small
 
 
