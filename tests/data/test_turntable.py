@@ -63,6 +63,19 @@ def test_no_part_claims_to_be_farther_than_it_is(name: str, point: tuple[float, 
     assert at(part, point)[0] <= data_loops.nearest_surface(inside, point, 1.0, steps) + 1e-4
 
 
+@pytest.mark.parametrize("category", range(5))
+def test_no_toy_claims_to_be_farther_than_it_is(category: int) -> None:
+    """Between two points the distance changes by no more than the way between them, for every part of every toy."""
+    numbers = np.random.default_rng(0)
+    first = numbers.uniform(-1.5, 1.5, (3, 20_000)).astype(np.float32)
+    second = first + (numbers.normal(size=first.shape) * numbers.uniform(0.01, 0.3, 20_000)).astype(np.float32)
+    way = np.linalg.norm(first - second, axis=0)
+    for instance in range(10):
+        for part in make_toy(category, instance, seed=0).parts:
+            change = np.abs(part.distance(*first) - part.distance(*second))
+            assert (change - way).max() < 1e-4, part
+
+
 def test_mirrored_part_is_there_twice() -> None:
     solid = Solid([Limb((0, 0.5, 0), (0, 0.5, 0), 0.1, 0.1, mirrored=True)])
     assert at(solid, (0, 0.5, 0), (0, -0.5, 0), (0, 0, 0)) == pytest.approx([-0.1, -0.1, 0.4])
