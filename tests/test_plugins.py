@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.conftest import Command
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps.models.table import routing_rows
@@ -70,3 +71,28 @@ def test_nothing_is_loaded_unasked(tmp_path: Path) -> None:
         (tmp_path / name).write_text("raise SystemExit('a plugin was run unasked')")
     program = "import torchcaps.models, torchcaps.routing, torchcaps.plugins"
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+
+
+def test_the_commands_take_it_like_any_other(torchcaps_command: Command) -> None:
+    plugin = ["--plugin", str(EXAMPLE)]
+    small = [
+        "--data",
+        "glyphs",
+        "--train-images",
+        "100",
+        "--test-images",
+        "50",
+        "--batch-size",
+        "25",
+        "--device",
+        "cpu",
+    ]
+    own = ["--set", "routing=consensus", "--set", "filters=8", "--set", "types=2", "--set", "hidden=[16, 16]"]
+    trained = torchcaps_command("train", "capsnet", *plugin, *small, *own, "--steps", "3", "--out", "run")
+    assert trained.returncode == 0, trained.stderr
+    resumed = torchcaps_command("train", "--resume", "run", *plugin)
+    assert resumed.returncode == 0, resumed.stderr
+    assert torchcaps_command("evaluate", "run", *plugin).returncode == 0
+    without = torchcaps_command("evaluate", "run")
+    assert without.returncode == 2
+    assert "routing 'consensus' is unknown" in without.stderr
