@@ -18,7 +18,7 @@ def describe_environment() -> dict[str, Any]:
     import torch
 
     return {
-        "command": " ".join(["torchcaps", *sys.argv[1:]]),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": source_commit(),
         "versions": {"python": platform.python_version(), **{name: package_version(name) for name in PACKAGES}},
         "platform": platform.platform(),

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
 import torchcaps
@@ -80,3 +82,19 @@ def test_bfloat16_trains(tmp_path: Path) -> None:
 def test_unknown_device_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TorchcapsError, match="device 'gpux' cannot be used"):
         fit(new_run(resolve(**SETTINGS | {"device": "gpux"}), tmp_path / "run"))
+
+
+def test_a_model_of_own_images_loads_when_the_folder_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    for number, name in enumerate(("bird", "cat", "dog")):
+        (folder / name).mkdir(parents=True)
+        for index in range(8):
+            Image.new("RGB", (40, 30), (60 * number, 20 * index, 90)).save(folder / name / f"{index}.png")
+    settings = {"model": "capsnet", "data": f"images:{folder},size=20", "steps": 2, "device": "cpu"}
+    small = {"filters": 8, "types": 2, "hidden": [8, 8]}
+    run = new_run(resolve(**settings, options=small), tmp_path / "run")
+    fit(run)
+    shutil.rmtree(folder)
+    model = torchcaps.load(run.path)
+    assert model.class_names == ("bird", "cat", "dog")
+    assert model(torch.rand(2, 3, 20, 20)).scores.shape == (2, 3)

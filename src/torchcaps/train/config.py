@@ -24,6 +24,9 @@ class RunConfig(BaseModel):
     size: Literal["paper", "laptop"] = "laptop"
     options: dict[str, Any] = Field(default_factory=dict)  # settings of the model, such as its routing
     data: str = "mnist"
+    # What the images are, so that the model can be loaded where the dataset is not.
+    image_shape: tuple[int, int, int]
+    class_names: tuple[str, ...] = Field(min_length=2)
     train_images: int | None = Field(default=None, ge=2)  # None: all of the training split
     test_images: int | None = Field(default=None, ge=1)  # None: all of the test split
     validation: float = Field(default=0.1, gt=0, lt=1)  # share of the training images that selects the checkpoint
@@ -48,13 +51,12 @@ class RunConfig(BaseModel):
         for option in self.options:
             if option not in known:
                 raise unknown_name(f"setting of {self.model}", option, known)
-        record = datasets.get(self.data)
-        channels, size, _ = record.input_shape
+        channels, size, _ = self.image_shape
         return create_model(
             self.model,
             image_size=size,
             channels=channels,
-            classes=len(record.class_names),
+            classes=len(self.class_names),
             size=self.size,
             **self.options,
         )
@@ -83,6 +85,8 @@ def resolve(**given: Any) -> RunConfig:
         "schedule": recipe.schedule,
         "batch_size": recipe.batch_size if given.get("size") == "paper" else recipe.laptop_batch_size,
         "augmentation": dataset.augmentation,
+        "image_shape": dataset.input_shape,
+        "class_names": dataset.class_names,
     }
     config = check(defaults | given)
     if losses.get(config.loss).single_label and several:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torchcaps.data import datasets
 from torchcaps.models import Model
 from torchcaps.train.checkpoint import load_weights
 from torchcaps.train.run_folder import open_run
@@ -20,5 +19,5 @@ def load(run: str | Path) -> Model:
     config = folder.config()
     model = config.build_model()
     load_weights(folder.best, model)
-    model.class_names = datasets.get(config.data).class_names
+    model.class_names = config.class_names
     return model.eval()
