@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.transforms import Transform
-from torchcaps.routing.base import Nonlinearity, Routing
+from torchcaps.routing.base import Nonlinearity, Routed, Routing
 
 
 class CapsuleLayer(nn.Module):
@@ -23,6 +23,20 @@ class CapsuleLayer(nn.Module):
 
         A list given as ``couplings`` receives those of every iteration, one given as ``votes`` the votes.
         """
+        grid = self.transform.grid
+        routed = self._route_factors(capsules) if couplings is None and votes is None else None
+        if routed is None:
+            routed = self._route_votes(capsules, couplings, votes)
+        pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
+        activation = None if routed.activation is None else routed.activation.unflatten(1, grid)
+        return Capsules(pose, activation)
+
+    def _route_factors(self, capsules: Capsules) -> Routed | None:
+        """Without votes ever being stored, where transform and routing allow it."""
+        factors = self.transform.factors(capsules)
+        return None if factors is None else self.routing.route_factors(factors)
+
+    def _route_votes(self, capsules: Capsules, couplings: list[Tensor] | None, votes: list[Tensor] | None) -> Routed:
         seen = None if capsules.activation is None else self.transform.gather(capsules.activation)  # (B, P, I)
         cast = self.transform(capsules)
         routed = self.routing(
@@ -36,7 +50,4 @@ class CapsuleLayer(nn.Module):
             couplings.extend(routed.couplings)
         if votes is not None:
             votes.append(cast)
-        grid = self.transform.grid
-        pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
-        activation = None if routed.activation is None else routed.activation.unflatten(1, grid)
-        return Capsules(pose, activation)
+        return routed

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.kernels.em import VoteFactors
 from torchcaps.layers.capsules import Capsules
-from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight
+from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight, weight_by_parent
 from torchcaps.layers.transforms import Transform
 from torchcaps.routing.base import LayerShape
 
@@ -75,6 +76,18 @@ class ConvTransform(Transform):
 
     def forward(self, capsules: Capsules) -> Tensor:
         return matrix_votes(self.gather(capsules.pose), self.weight, self.child_pose, self.parent_pose, self.multiply)
+
+    def factors(self, capsules: Capsules) -> VoteFactors | None:
+        if self.multiply != "right" or capsules.activation is None or self.child_index is None:
+            return None
+        height, width = (self.stride * (side - 1) + self.kernel for side in self.grid)
+        poses = capsules.pose[:, :height, :width].flatten(1, 3).unflatten(2, self.child_pose)
+        active = capsules.activation[:, :height, :width].flatten(1, 3)
+        slots = torch.arange(self.shape.children)
+        offset = torch.zeros(self.shape.children, self.shape.size)
+        return VoteFactors(
+            poses, active, weight_by_parent(self.weight, self.shape.parents), self.child_index, slots, offset
+        )
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}, kernel={self.kernel}, stride={self.stride}, grid={self.grid}"

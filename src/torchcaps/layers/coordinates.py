@@ -13,10 +13,13 @@ right-hand column; there the last two elements are taken.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.kernels.em import VoteFactors
 from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.position_shared import PositionSharedTransform
 from torchcaps.layers.transforms import Transform
@@ -53,6 +56,10 @@ class CoordinateAddition(Transform):
 
     def gather(self, values: Tensor) -> Tensor:
         return self.transform.gather(values)
+
+    def factors(self, capsules: Capsules) -> VoteFactors | None:
+        factors = self.transform.factors(capsules)
+        return None if factors is None else replace(factors, offset=self.offset.squeeze(1))
 
     def forward(self, capsules: Capsules) -> Tensor:
         votes: Tensor = self.transform(capsules) + self.offset

@@ -27,6 +27,11 @@ def matrix_weight(
     return nn.Parameter(torch.randn(slots, size_in, parents * size_out) * spread)
 
 
+def weight_by_parent(weight: Tensor, parents: int) -> Tensor:
+    """The weight of a transform on the right with its parents last: (N, q, J*q') to (N, q, q', J)."""
+    return weight.view(len(weight), weight.shape[1], parents, -1).transpose(2, 3)
+
+
 def matrix_votes(pose: Tensor, weight: Tensor, child_pose: PoseShape, parent_pose: PoseShape, multiply: str) -> Tensor:
     """Votes V = M W, or V = W M. Shapes: pose (B, P, I, p*q) and the weight above to (B, P, I, J, p'*q')."""
     batch, positions, slots = pose.shape[:3]

@@ -7,10 +7,12 @@ Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openrevie
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from torchcaps.kernels.em import VoteFactors
 from torchcaps.layers.capsules import Capsules
-from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight
+from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight, weight_by_parent
 from torchcaps.layers.transforms import Transform
 from torchcaps.routing.base import LayerShape
 
@@ -53,6 +55,16 @@ class PositionSharedTransform(Transform):
         places = capsules.pose.flatten(1, 2)  # (B, H*W, N, D): places stand where a convolution has its positions
         votes = matrix_votes(places, self.weight, self.child_pose, self.parent_pose, self.multiply)
         return votes.flatten(1, 2).unsqueeze(1)  # (B, 1, H*W*N, J, D)
+
+    def factors(self, capsules: Capsules) -> VoteFactors | None:
+        if self.multiply != "right" or capsules.activation is None:
+            return None
+        poses = capsules.pose.flatten(1, 3).unflatten(2, self.child_pose)
+        slots = torch.arange(self.shape.children)
+        offset = torch.zeros(self.shape.children, self.shape.size)
+        weight = weight_by_parent(self.weight, self.shape.parents)
+        active = capsules.activation.flatten(1, 3)
+        return VoteFactors(poses, active, weight, slots.unsqueeze(0), slots % len(self.weight), offset)
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}, child_grid={self.child_grid}"

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from torchcaps.kernels.em import VoteFactors
 from torchcaps.layers.capsules import Capsules
 from torchcaps.routing.base import LayerShape
 
@@ -30,6 +31,10 @@ class Transform(nn.Module, ABC):
     @abstractmethod
     def forward(self, capsules: Capsules) -> Tensor:
         """Votes (B, P, I, J, D)."""
+
+    def factors(self, capsules: Capsules) -> VoteFactors | None:
+        """What the votes are made of, for routings that never store them; None where they are made otherwise."""
+        return None
 
     def gather(self, values: Tensor) -> Tensor:
         """What each position sees of the children: (B, H, W, N, ...) to (B, P, I, ...)."""

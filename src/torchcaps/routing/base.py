@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.kernels.em import VoteFactors
 from torchcaps.registry import Registry
 
 Nonlinearity = Callable[[Tensor], Tensor]
@@ -111,6 +112,10 @@ class Routing(nn.Module, ABC):
                 votes, activation, child_index=child_index, nonlinearity=nonlinearity, trace=trace
             )
         return routed
+
+    def route_factors(self, factors: VoteFactors) -> Routed | None:
+        """The same without votes being stored, where the routing has such a form and it fits; else None."""
+        return None
 
     @abstractmethod
     def forward(

@@ -36,6 +36,7 @@ from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.functional import softmax_over_parents
+from torchcaps.kernels.em import Schedule, VoteFactors, fused_em, fused_em_applies
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 ACTIVATIONS = ("mdl", "mixing")
@@ -122,6 +123,27 @@ class EMRouting(Routing):
         assert mean is not None  # there is at least one iteration
         return Routed(mean, active, couplings)
 
+    def route_factors(self, factors: VoteFactors) -> Routed | None:
+        if self.activation != "mdl" or self.mean_damping or not fused_em_applies(factors):
+            return None
+        schedule = Schedule(
+            tuple(self._temperature(iteration) for iteration in range(self.iterations)),
+            self.expected_mass,
+            self.mass_floor,
+            self.variance_floor,
+        )
+        return Routed(*fused_em(factors, self.beta_u, self.beta_a, schedule, self._route_plainly))
+
+    def _route_plainly(self, factors: VoteFactors) -> tuple[Tensor, Tensor]:
+        seen = factors.activation[:, factors.child_index]  # (B, P, I)
+        child_index = factors.child_index if len(factors.child_index) > 1 else None
+        routed = self(factors.votes(), seen, child_index=child_index, nonlinearity=lambda pose: pose)
+        assert routed.activation is not None  # EM routing makes one
+        return routed.pose, routed.activation
+
+    def _temperature(self, iteration: int) -> float:
+        return float(self.final_lambda * (1 - 0.95 ** (iteration + 1)))
+
     def _activate(self, mass: Tensor, log_deviation: Tensor, iteration: int) -> tuple[Tensor, Tensor]:
         """Logarithm of the parents' activations, and the activations: (B, P, J) each."""
         if self.activation == "mixing":
@@ -129,7 +151,7 @@ class EMRouting(Routing):
             active = mass / mass.sum((1, 2), keepdim=True)
             return active.log(), active
         cost = mass / self.expected_mass * (self.shape.size * self.beta_u + log_deviation)
-        logit = self.final_lambda * (1 - 0.95 ** (iteration + 1)) * (self.beta_a - cost)
+        logit = self._temperature(iteration) * (self.beta_a - cost)
         return F.logsigmoid(logit), logit.sigmoid()
 
     def extra_repr(self) -> str:

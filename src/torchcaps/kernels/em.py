@@ -1,0 +1,214 @@
+"""Fused EM routing: votes are made from pose and W in cache, forward and backward, and never stored.
+
+The plain definition is ``routing.em.EMRouting`` on the votes of the transform; a test holds the two together. Threads
+share out the images; for a given number of threads the result is the same to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchcaps.kernels.choice import fused_is_chosen
+from torchcaps.progress import progress_bar
+
+Array = Any  # numpy arrays of float32 and int32
+Pair = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class VoteFactors:
+    """What votes are made of: V = M W + offset.
+
+    Shapes: ``poses`` (B, C, p, q) and ``activation`` (B, C) of all children; ``weight`` (N, q, q', J);
+    ``child_index`` (P, I), which child a slot has; ``weight_index`` (I,), which weight; ``offset`` (I, p*q').
+    """
+
+    poses: Tensor
+    activation: Tensor
+    weight: Tensor
+    child_index: Tensor
+    weight_index: Tensor
+    offset: Tensor
+
+    def votes(self) -> Tensor:
+        """All votes after all: (B, P, I, J, p*q')."""
+        seen = self.poses[:, self.child_index]  # (B, P, I, p, q)
+        votes = torch.einsum("bpirq,iqsj->bpijrs", seen, self.weight[self.weight_index]).flatten(4)
+        return votes + self.offset.unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The numbers of the procedure: lambda of each iteration, the mass that counts as one, two floors."""
+
+    temperatures: tuple[float, ...]
+    expected_mass: float
+    mass_floor: float
+    variance_floor: float
+
+
+def fused_em_applies(factors: VoteFactors) -> bool:
+    """Whether the fused form can take these tensors: float32 on a CPU, run as they come."""
+    tensors = (factors.poses, factors.activation, factors.weight)
+    return (
+        fused_is_chosen()
+        and all(each.device.type == "cpu" and each.dtype == torch.float32 for each in tensors)
+        and not torch.compiler.is_compiling()
+    )
+
+
+def fused_em(
+    factors: VoteFactors, beta_u: Tensor, beta_a: Tensor, schedule: Schedule, plain: Callable[[VoteFactors], Pair]
+) -> Pair:
+    """Poses (B, P, J, D) and activations (B, P, J) of the parents.
+
+    ``plain`` is the definition; it takes over where a gradient is to be differentiated again.
+    """
+    _compile_once()
+    arguments = (factors.poses, factors.activation, factors.weight, beta_u, beta_a)
+    mean, active = _FusedEM.apply(*arguments, factors, schedule, plain)  # type: ignore[no-untyped-call]
+    return mean.transpose(2, 3), active
+
+
+class _FusedEM(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        poses: Tensor,
+        active: Tensor,
+        weight: Tensor,
+        beta_u: Tensor,
+        beta_a: Tensor,
+        factors: VoteFactors,
+        schedule: Schedule,
+        plain: Callable[[VoteFactors], Pair],
+    ) -> Pair:
+        from torchcaps.kernels.em_loops import route
+
+        problem = _Problem(factors, schedule, poses, active, weight, beta_u, beta_a)
+        shape = (problem.steps, problem.positions, problem.types)
+        batch = len(problem.poses)
+        wide = np.empty((2, batch, *shape[:2], problem.size, shape[2]), np.float32)  # means and inverse variances
+        narrow = np.empty((4, batch, *shape), np.float32)  # masses, costs, logits, bases
+        sums = np.empty((batch, problem.steps - 1, problem.poses.shape[1]), np.float32)
+
+        def some_images(images: range) -> None:
+            share = np.empty((problem.positions, problem.slots, problem.types), np.float32)
+            for b in images:
+                route(*problem.image(b), *wide[:, b], *narrow[:, b], sums[b], share, *problem.scratch())
+
+        _on_threads(some_images, batch)
+        activation = torch.from_numpy(narrow[2, :, -1]).sigmoid()
+        ctx.save_for_backward(poses, active, weight, beta_u, beta_a)
+        ctx.problem, ctx.kept, ctx.activation = problem, (wide, narrow, sums), activation
+        ctx.again = factors, plain
+        return torch.from_numpy(wide[0, :, -1]), activation
+
+    @staticmethod
+    def backward(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # somebody wants to differentiate this gradient
+            return _plain_gradient(ctx, dmean, dactive)
+        from torchcaps.kernels.em_gradient import route_back
+
+        problem: _Problem = ctx.problem
+        wide, narrow, sums = ctx.kept
+        active = ctx.activation
+        last_mean = dmean.contiguous().numpy()
+        last_logit = (dactive * active * (1 - active)).contiguous().numpy()
+        dposes, dchildren = np.zeros_like(problem.poses), np.zeros_like(problem.active)
+        per_slot = (problem.positions, problem.slots, problem.types)
+
+        def some_images(images: range) -> tuple[Array, Array, Array]:
+            totals = np.zeros_like(problem.weight), np.zeros_like(problem.beta_u), np.zeros_like(problem.beta_a)
+            shares = np.empty((problem.steps, *per_slot), np.float32)
+            slopes = np.empty((max(problem.steps - 1, 1), *per_slot), np.float32)
+            for b in images:
+                dmeans, dvariances = np.zeros((2, *wide.shape[2:]), np.float32)
+                dmeans[-1] = last_mean[b]
+                route_back(
+                    *problem.image(b), *wide[:, b], *narrow[:, b], sums[b], dmeans, dvariances, last_logit[b].copy(),
+                    dposes[b], dchildren[b], *totals, shares, slopes, *problem.scratch(),
+                )  # fmt: skip
+            return totals
+
+        parts = _on_threads(some_images, len(problem.poses))
+        dweight, du, da = (torch.from_numpy(sum(part[n] for part in parts)) for n in range(3))
+        return torch.from_numpy(dposes), torch.from_numpy(dchildren), dweight, du, da, None, None, None
+
+
+class _Problem:
+    """Everything about a batch that the compiled loops read, as numpy arrays."""
+
+    def __init__(self, factors: VoteFactors, schedule: Schedule, *tensors: Tensor) -> None:
+        arrays = [each.detach().contiguous().numpy() for each in tensors]
+        self.poses, self.active, self.weight, self.beta_u, self.beta_a = arrays
+        self.child = factors.child_index.to(torch.int32).numpy()
+        self.kind = factors.weight_index.to(torch.int32).numpy()
+        self.offset = factors.offset.contiguous().numpy()
+        (self.positions, self.slots), self.size = self.child.shape, self.offset.shape[1]
+        self.types, self.steps = self.weight.shape[3], len(schedule.temperatures)
+        parents = np.bincount(self.child.ravel(), minlength=self.poses.shape[1]) * self.types
+        self.first = (1 / np.maximum(parents, 1)).astype(np.float32)
+        self.temperatures = np.asarray(schedule.temperatures, np.float32)
+        numbers = (schedule.expected_mass, schedule.mass_floor, schedule.variance_floor)
+        self.numbers = tuple(np.float32(number) for number in numbers)
+
+    def image(self, b: int) -> tuple[Any, ...]:
+        """What the loops read for one image."""
+        return (
+            self.poses[b], self.active[b], self.weight, self.offset, self.child, self.kind, self.first,
+            self.beta_u, self.beta_a, self.temperatures, *self.numbers,
+        )  # fmt: skip
+
+    def scratch(self) -> tuple[Array, ...]:
+        """Room for the votes of four slots, for the gradient of one, and for exponentials."""
+        votes, dvotes = np.zeros((4, self.size, self.types), np.float32), np.empty((self.size, self.types), np.float32)
+        powers = np.empty(self.types, np.int32)
+        return votes, dvotes, powers, powers.view(np.float32)
+
+
+def _plain_gradient(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
+    factors, plain = ctx.again
+    poses, active, weight, beta_u, beta_a = ctx.saved_tensors
+    again = VoteFactors(poses, active, weight, factors.child_index, factors.weight_index, factors.offset)
+    mean, activation = plain(again)
+    inputs = [each for each in (poses, active, weight, beta_u, beta_a) if each.requires_grad]
+    outputs, slopes = (mean.transpose(2, 3), activation), (dmean, dactive)
+    found = iter(torch.autograd.grad(outputs, inputs, slopes, create_graph=True, allow_unused=True))
+    every = [next(found) if each.requires_grad else None for each in (poses, active, weight, beta_u, beta_a)]
+    return (*every, None, None, None)
+
+
+def _on_threads(work: Callable[[range], Any], images: int) -> list[Any]:
+    """Share the images out among torch's number of threads; results in the order of the threads."""
+    threads = min(torch.get_num_threads(), images)
+    if threads <= 1:
+        return [work(range(images))]
+    return list(_pool(threads).map(work, [range(first, images, threads) for first in range(threads)]))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="torchcaps-em")
+
+
+@cache
+def _compile_once() -> None:
+    """Compile, or load what an earlier process compiled, before threads need it; a first time takes a while."""
+    with progress_bar("preparing fused EM routing (compiled once, then kept)", None):
+        one = torch.zeros(1, dtype=torch.long)
+        poses, weight = torch.zeros(1, 1, 1, 1, requires_grad=True), torch.zeros(1, 1, 1, 1)
+        factors = VoteFactors(poses, torch.ones(1, 1), weight, one.unsqueeze(0), one, torch.zeros(1, 1))
+        arguments = (poses, factors.activation, weight, torch.zeros(1), torch.zeros(1), factors)
+        schedule = Schedule((1.0, 1.0), 1.0, 1.0, 1.0)
+        mean, _ = _FusedEM.apply(*arguments, schedule, None)  # type: ignore[no-untyped-call]
+        with torch.enable_grad():
+            mean.sum().backward()

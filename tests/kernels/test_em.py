@@ -1,0 +1,145 @@
+"""The fused form of EM routing is held to its plain definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.kernels.choice import kernel_choice, use_kernels
+from torchcaps.layers import CapsuleLayer, Capsules, ConvTransform, CoordinateAddition, PositionSharedTransform
+from torchcaps.layers.transforms import Transform
+from torchcaps.routing import create_routing
+
+
+def conv(grid: int, types: int, parents: int, kernel: int, stride: int, pose: tuple[int, int] = (4, 4)) -> Transform:
+    return ConvTransform((grid, grid), types, parents, kernel=kernel, stride=stride, child_pose=pose, parent_pose=pose)
+
+
+TRANSFORMS = {
+    "stride 1": lambda: conv(5, 3, 5, 3, 1),
+    "stride 2, children left over": lambda: conv(6, 2, 16, 3, 2),
+    "kernel 2": lambda: conv(4, 3, 7, 2, 1),
+    "vector pose": lambda: conv(4, 2, 4, 3, 1, (1, 6)),
+    "rectangular pose": lambda: conv(4, 2, 4, 3, 1, (2, 3)),
+    "one position": lambda: PositionSharedTransform((3, 3), 4, 5),
+    "coordinates": lambda: CoordinateAddition(PositionSharedTransform((3, 3), 4, 5)),
+}
+
+
+def make(name: str, **settings: Any) -> tuple[CapsuleLayer, Capsules]:
+    transform = TRANSFORMS[name]()
+    routing = create_routing("em", replace(transform.shape, activations=True), **settings)
+    inner = transform.transform if isinstance(transform, CoordinateAddition) else transform
+    grid = (inner.child_grid if isinstance(inner, PositionSharedTransform) else None) or {
+        "stride 1": (5, 5),
+        "stride 2, children left over": (6, 6),
+    }.get(name, (4, 4))
+    types = len(inner.weight) if isinstance(inner, PositionSharedTransform) else len(inner.weight) // inner.kernel**2
+    size = inner.child_pose[0] * inner.child_pose[1]
+    pose = torch.randn(3, *grid, types, size, requires_grad=True)
+    active = torch.rand(3, *grid, types, requires_grad=True)
+    return CapsuleLayer(transform, routing, lambda pose: pose), Capsules(pose, active)
+
+
+def gradients(layer: CapsuleLayer, capsules: Capsules) -> tuple[list[Tensor], list[Tensor]]:
+    """Result and gradients with fixed random slopes."""
+    out = layer(capsules)
+    generator = torch.Generator().manual_seed(1)
+    loss = sum((each * torch.randn(each.shape, generator=generator).to(each)).sum() for each in out)
+    inputs = [capsules.pose, capsules.activation, *layer.parameters()]
+    return [each.detach() for each in out], list(torch.autograd.grad(loss, inputs))
+
+
+def worst(found: list[Tensor], expected: list[Tensor]) -> float:
+    """Largest difference relative to the largest number of each tensor."""
+    pairs = zip(found, expected, strict=True)
+    return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_agrees_with_the_plain_form(name: str, iterations: int) -> None:
+    layer, capsules = make(name, iterations=iterations)
+    fused, fused_gradients = gradients(layer, capsules)
+    with use_kernels("plain"):
+        plain, plain_gradients = gradients(layer, capsules)
+    assert worst(fused, plain) < 1e-5
+    assert worst(fused_gradients, plain_gradients) < 1e-4
+
+
+@pytest.mark.parametrize("iterations", [3, 5])
+@pytest.mark.parametrize("name", ["stride 1", "coordinates"])
+def test_as_near_to_float64_as_the_plain_form(name: str, iterations: int) -> None:
+    """Five rounds of EM magnify rounding, in the plain form as in this one: float64 is the judge of both."""
+    layer, capsules = make(name, iterations=iterations)
+    fused, fused_gradients = gradients(layer, capsules)
+    with use_kernels("plain"):
+        plain, _ = gradients(layer, capsules)
+    layer = layer.double()
+    double = Capsules(*(each.detach().double().requires_grad_() for each in capsules))
+    exact, exact_gradients = gradients(layer, double)  # float64 takes the plain form by itself
+    assert worst(fused, exact) < max(1e-5, 4 * worst(plain, exact))
+    assert worst(fused_gradients, exact_gradients) < 1e-4
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+def test_threads_change_rounding_alone_and_repeat_to_the_bit(two_threads: None) -> None:
+    layer, capsules = make("stride 1")
+    first, second = gradients(layer, capsules), gradients(layer, capsules)
+    assert all(torch.equal(a, b) for a, b in zip(first[0] + first[1], second[0] + second[1], strict=True))
+    torch.set_num_threads(1)
+    alone = gradients(layer, capsules)
+    assert all(torch.equal(a, b) for a, b in zip(first[0], alone[0], strict=True))
+    assert worst(first[1], alone[1]) < 1e-5
+
+
+def test_a_gradient_can_be_differentiated_again() -> None:
+    layer, capsules = make("stride 1")
+
+    def twice() -> Tensor:
+        (slope,) = torch.autograd.grad(layer(capsules).activation.square().sum(), capsules.pose, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), capsules.pose)[0]
+
+    fused = twice()
+    with use_kernels("plain"):
+        assert worst([fused], [twice()]) < 1e-4
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1e4, 1e12])
+@pytest.mark.parametrize("active", [0.0, 1.0])
+def test_finite_for_any_votes(scale: float, active: float) -> None:
+    layer, capsules = make("stride 1")
+    pose = (scale * capsules.pose.detach()).requires_grad_()
+    extreme = Capsules(pose, torch.full_like(capsules.activation, active).requires_grad_())
+    result, slopes = gradients(layer, extreme)
+    assert all(torch.isfinite(each).all() for each in result + slopes)
+
+
+def test_the_choice_can_be_forced_and_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernel_choice() == "auto"
+    monkeypatch.setenv("TORCHCAPS_KERNELS", "plain")
+    assert kernel_choice() == "plain"
+    monkeypatch.setenv("TORCHCAPS_KERNELS", "plian")
+    with pytest.raises(TorchcapsError, match="did you mean 'plain'"):
+        kernel_choice()
+
+
+def test_what_the_fused_form_cannot_do_takes_the_plain_one() -> None:
+    for settings in ({"activation": "mixing"}, {"mean_damping": 0.1}):
+        layer, capsules = make("stride 1", **settings)
+        assert layer._route_factors(capsules) is None
+        assert torch.isfinite(layer(capsules).pose).all()
+    layer, capsules = make("stride 1")
+    assert layer._route_factors(capsules) is not None
