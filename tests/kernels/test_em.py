@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -115,6 +116,16 @@ def test_a_gradient_can_be_differentiated_again() -> None:
     fused = twice()
     with use_kernels("plain"):
         assert worst([fused], [twice()]) < 1e-4
+
+
+def test_memory_is_given_back() -> None:
+    """A result that its own history held would never be freed."""
+    layer, capsules = make("stride 1")
+    routed = layer._route_factors(capsules)
+    assert routed is not None
+    watched = weakref.ref(routed.activation)
+    del routed
+    assert watched() is None
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-20, 1e4, 1e12])

@@ -28,7 +28,8 @@ class VoteFactors:
     """What votes are made of: V = M W + offset.
 
     Shapes: ``poses`` (B, C, p, q) and ``activation`` (B, C) of all children; ``weight`` (N, q, q', J);
-    ``child_index`` (P, I), which child a slot has; ``weight_index`` (I,), which weight; ``offset`` (I, p*q').
+    ``child_index`` (P, I), which child a slot has; ``weight_index`` (I,), which weight; ``offset`` (I, p*q') added to
+    the votes, or (0, p*q') for none.
     """
 
     poses: Tensor
@@ -42,7 +43,7 @@ class VoteFactors:
         """All votes after all: (B, P, I, J, p*q')."""
         seen = self.poses[:, self.child_index]  # (B, P, I, p, q)
         votes = torch.einsum("bpirq,iqsj->bpijrs", seen, self.weight[self.weight_index]).flatten(4)
-        return votes + self.offset.unsqueeze(1)
+        return votes + self.offset.unsqueeze(1) if len(self.offset) else votes
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ class _FusedEM(torch.autograd.Function):
         problem = _Problem(factors, schedule, poses, active, weight, beta_u, beta_a)
         shape = (problem.steps, problem.positions, problem.types)
         batch = len(problem.poses)
-        wide = np.empty((2, batch, *shape[:2], problem.size, shape[2]), np.float32)  # means and inverse variances
+        rows = (batch, *shape[:2], problem.rows, problem.lanes)
+        wide = np.empty((2, *rows), np.float32)  # means and inverse variances
         narrow = np.empty((4, batch, *shape), np.float32)  # masses, costs, logits, bases
         sums = np.empty((batch, problem.steps - 1, problem.poses.shape[1]), np.float32)
 
@@ -108,9 +110,11 @@ class _FusedEM(torch.autograd.Function):
         _on_threads(some_images, batch)
         activation = torch.from_numpy(narrow[2, :, -1]).sigmoid()
         ctx.save_for_backward(poses, active, weight, beta_u, beta_a)
-        ctx.problem, ctx.kept, ctx.activation = problem, (wide, narrow, sums), activation
+        # Never the result itself: it would hold its own history, and neither would ever be freed.
+        ctx.problem, ctx.kept = problem, (wide, narrow, sums)
         ctx.again = factors, plain
-        return torch.from_numpy(wide[0, :, -1]), activation
+        mean = torch.from_numpy(wide[0, :, -1]).reshape(batch, problem.positions, problem.size, problem.types)
+        return mean, activation
 
     @staticmethod
     def backward(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
@@ -120,8 +124,8 @@ class _FusedEM(torch.autograd.Function):
 
         problem: _Problem = ctx.problem
         wide, narrow, sums = ctx.kept
-        active = ctx.activation
-        last_mean = dmean.contiguous().numpy()
+        active = torch.from_numpy(narrow[2, :, -1]).sigmoid()
+        last_mean = dmean.contiguous().numpy().reshape(wide[0, :, -1].shape)
         last_logit = (dactive * active * (1 - active)).contiguous().numpy()
         dposes, dchildren = np.zeros_like(problem.poses), np.zeros_like(problem.active)
         per_slot = (problem.positions, problem.slots, problem.types)
@@ -141,6 +145,7 @@ class _FusedEM(torch.autograd.Function):
 
         parts = _on_threads(some_images, len(problem.poses))
         dweight, du, da = (torch.from_numpy(sum(part[n] for part in parts)) for n in range(3))
+        dweight = dweight.view_as(ctx.saved_tensors[2])
         return torch.from_numpy(dposes), torch.from_numpy(dchildren), dweight, du, da, None, None, None
 
 
@@ -150,11 +155,13 @@ class _Problem:
     def __init__(self, factors: VoteFactors, schedule: Schedule, *tensors: Tensor) -> None:
         arrays = [each.detach().contiguous().numpy() for each in tensors]
         self.poses, self.active, self.weight, self.beta_u, self.beta_a = arrays
+        self.weight = self.weight.reshape(*self.weight.shape[:2], -1)  # (N, q, L)
         self.child = factors.child_index.to(torch.int32).numpy()
         self.kind = factors.weight_index.to(torch.int32).numpy()
         self.offset = factors.offset.contiguous().numpy()
-        (self.positions, self.slots), self.size = self.child.shape, self.offset.shape[1]
-        self.types, self.steps = self.weight.shape[3], len(schedule.temperatures)
+        (self.positions, self.slots), self.steps = self.child.shape, len(schedule.temperatures)
+        self.rows, self.lanes, self.types = self.poses.shape[2], self.weight.shape[2], len(self.beta_u)
+        self.size = self.rows * self.lanes // self.types
         parents = np.bincount(self.child.ravel(), minlength=self.poses.shape[1]) * self.types
         self.first = (1 / np.maximum(parents, 1)).astype(np.float32)
         self.temperatures = np.asarray(schedule.temperatures, np.float32)
@@ -170,7 +177,7 @@ class _Problem:
 
     def scratch(self) -> tuple[Array, ...]:
         """Room for the votes of four slots, for the gradient of one, and for exponentials."""
-        votes, dvotes = np.zeros((4, self.size, self.types), np.float32), np.empty((self.size, self.types), np.float32)
+        votes, dvotes = np.zeros((4, self.rows, self.lanes), np.float32), np.empty((self.rows, self.lanes), np.float32)
         powers = np.empty(self.types, np.int32)
         return votes, dvotes, powers, powers.view(np.float32)
 

@@ -23,6 +23,7 @@ from torchcaps.kernels.em_loops import (
     compiled,
     exponential,
     log_densities,
+    widen,
 )
 
 
@@ -32,20 +33,23 @@ def finish_parents(
     dmeans, dvariances, dlogit, dspread, dmass, balance, norms, dbeta_u, dbeta_a,
 ):  # fmt: skip
     """Gradients of one M-step's statistics, once all that uses them has been gone through."""
-    _, positions, size, types = means.shape
+    _, positions, rows, lanes = means.shape
+    types = beta_u.shape[0]
+    size = np.float32(rows * lanes // types)
     for p in range(positions):
         for j in range(types):
             dcost = -temperature * dlogit[p, j]
             dbeta_a[j] += temperature * dlogit[p, j]
-            dbeta_u[j] += dcost * masses[t, p, j] * np.float32(size) / expected
+            dbeta_u[j] += dcost * masses[t, p, j] * size / expected
             dmass[p, j] = dcost * costs[t, p, j]
             spread = dcost * masses[t, p, j] / expected + dspread[p, j]
             norms[t, p, j] = ONE / (masses[t, p, j] + floor)
             total = ZERO
-            for d in range(size):
-                dvariances[t, p, d, j] += HALF * spread * inverses[t, p, d, j]
-                total += dmeans[t, p, d, j] * means[t, p, d, j]
-                total += dvariances[t, p, d, j] * (ONE / inverses[t, p, d, j] - epsilon)
+            for r in range(rows):
+                for n in range(j, lanes, types):
+                    dvariances[t, p, r, n] += HALF * spread * inverses[t, p, r, n]
+                    total += dmeans[t, p, r, n] * means[t, p, r, n]
+                    total += dvariances[t, p, r, n] * (ONE / inverses[t, p, r, n] - epsilon)
             balance[p, j] = total
 
 
@@ -57,27 +61,32 @@ def through_fit(
     """Back through an M-step: to the children's activations and, in ``slopes``, to the assignments."""
     positions, slots = child.shape
     votes = four_votes[0]
-    size, types = votes.shape
+    rows, lanes = votes.shape
+    types = shares.shape[3]
     leaning[:] = ZERO
-    dshare = np.empty(types, np.float32)
+    dshare, wide = np.empty(types, np.float32), np.empty(lanes, np.float32)
     for p in range(positions):
         for i in range(slots):
             c = child[p, i]
-            cast_votes(votes, poses[c], weights[kind[i]], offsets[i])
+            cast_votes(votes, poses[c], weights[kind[i]], offsets, i)
             row = shares[t, p, i]
             if t == 0:
                 row[:] = first[c]
             else:
-                log_densities(row, votes, means[t - 1, p], inverses[t - 1, p], bases[t - 1, p])
+                log_densities(row, votes, means[t - 1, p], inverses[t - 1, p], bases[t - 1, p], wide)
                 for j in range(types):
                     row[j] -= sums[t - 1, c]
                 exponential(row, powers, scales)
+            wide[:] = ZERO
+            for r in range(rows):
+                for n in range(lanes):
+                    x = votes[r, n] - means[t, p, r, n]
+                    wide[n] += dmeans[t, p, r, n] * votes[r, n] + dvariances[t, p, r, n] * x * x
             for j in range(types):
                 dshare[j] = -balance[p, j]
-            for d in range(size):
+            for start in range(0, lanes, types):
                 for j in range(types):
-                    x = votes[d, j] - means[t, p, d, j]
-                    dshare[j] += dmeans[t, p, d, j] * votes[d, j] + dvariances[t, p, d, j] * x * x
+                    dshare[j] += wide[start + j]
             felt = ZERO
             for j in range(types):
                 dshare[j] = dshare[j] * norms[t, p, j] + dmass[p, j]
@@ -96,30 +105,32 @@ def through_assignment(
 ):  # fmt: skip
     """Back through the E-step after M-step t, to that step's statistics; ``slopes`` become those of log densities."""
     positions, slots = child.shape
-    _, size, types = votes.shape
-    slope = np.empty((4, types), np.float32)
+    _, rows, lanes = votes.shape
+    types = shares.shape[3]
+    wide = np.empty((4, lanes), np.float32)
     for p in range(positions):
         dspread[p, :] = ZERO
         for i in range(0, slots, 4):
             for n in range(4):
                 if i + n < slots:
                     c = child[p, i + n]
-                    cast_votes(votes[n], poses[c], weights[kind[i + n]], offsets[i + n])
+                    cast_votes(votes[n], poses[c], weights[kind[i + n]], offsets, i + n)
+                    slope = slopes[t, p, i + n]
                     for j in range(types):
-                        slope[n, j] = shares[t + 1, p, i + n, j] * (slopes[t, p, i + n, j] - leaning[c])
-                        slopes[t, p, i + n, j] = slope[n, j]
-                        dspread[p, j] -= slope[n, j]
+                        slope[j] = shares[t + 1, p, i + n, j] * (slope[j] - leaning[c])
+                        dspread[p, j] -= slope[j]
+                    widen(wide[n], slope)
                 else:
-                    slope[n, :] = ZERO
-            for d in range(size):
-                for j in range(types):
-                    mean, inverse = means[t, p, d, j], inverses[t, p, d, j]
-                    x0, x1 = votes[0, d, j] - mean, votes[1, d, j] - mean
-                    x2, x3 = votes[2, d, j] - mean, votes[3, d, j] - mean
-                    y0, y1, y2, y3 = slope[0, j] * x0, slope[1, j] * x1, slope[2, j] * x2, slope[3, j] * x3
-                    dmeans[t, p, d, j] += inverse * ((y0 + y1) + (y2 + y3))
+                    wide[n, :] = ZERO
+            for r in range(rows):
+                for n in range(lanes):
+                    mean, inverse = means[t, p, r, n], inverses[t, p, r, n]
+                    x0, x1 = votes[0, r, n] - mean, votes[1, r, n] - mean
+                    x2, x3 = votes[2, r, n] - mean, votes[3, r, n] - mean
+                    y0, y1, y2, y3 = wide[0, n] * x0, wide[1, n] * x1, wide[2, n] * x2, wide[3, n] * x3
+                    dmeans[t, p, r, n] += inverse * ((y0 + y1) + (y2 + y3))
                     squares = (y0 * x0 + y1 * x1) + (y2 * x2 + y3 * x3)
-                    dvariances[t, p, d, j] += HALF * inverse * inverse * squares
+                    dvariances[t, p, r, n] += HALF * inverse * inverse * squares
         for j in range(types):  # the logarithm of the logistic has slope 1 - activation
             dlogit[p, j] = -dspread[p, j] / (ONE + np.exp(logits[t, p, j]))
 
@@ -132,43 +143,40 @@ def to_factors(
     """From the gradients of the votes to those of poses and W."""
     positions, slots = child.shape
     votes = four_votes[0]
-    size, types = votes.shape
-    inner, outer = weights.shape[1], weights.shape[2]
+    rows, lanes = votes.shape
+    types, inner = shares.shape[3], weights.shape[1]
     iterations = means.shape[0]
     spread = floor / np.float32(slots)
-    share = np.empty(types, np.float32)
+    narrow = np.empty(types, np.float32)
+    share, slope = np.empty(lanes, np.float32), np.zeros(lanes, np.float32)
     for p in range(positions):
         for i in range(slots):
             c = child[p, i]
             pose, weight, dweight = poses[c], weights[kind[i]], dweights[kind[i]]
-            cast_votes(votes, pose, weight, offsets[i])
+            cast_votes(votes, pose, weight, offsets, i)
             dvotes[:, :] = ZERO
             for t in range(iterations):
                 for j in range(types):
-                    share[j] = (shares[t, p, i, j] * active[c] + spread) * norms[t, p, j]
+                    narrow[j] = (shares[t, p, i, j] * active[c] + spread) * norms[t, p, j]
+                widen(share, narrow)
                 if t < iterations - 1:
-                    slope = slopes[t, p, i]
-                    for d in range(size):
-                        for j in range(types):
-                            x = votes[d, j] - means[t, p, d, j]
-                            dvotes[d, j] += share[j] * (dmeans[t, p, d, j] + TWO * x * dvariances[t, p, d, j])
-                            dvotes[d, j] -= slope[j] * x * inverses[t, p, d, j]
+                    widen(slope, slopes[t, p, i])
                 else:
-                    for d in range(size):
-                        for j in range(types):
-                            x = votes[d, j] - means[t, p, d, j]
-                            dvotes[d, j] += share[j] * (dmeans[t, p, d, j] + TWO * x * dvariances[t, p, d, j])
-            for d in range(size):
-                for j in range(types):  # a vote that was cut off does not move
-                    dvotes[d, j] = dvotes[d, j] if abs(votes[d, j]) < LARGEST_VOTE else ZERO
-            for r in range(pose.shape[0]):
+                    slope[:] = ZERO  # no E-step after the last
+                for r in range(rows):
+                    for n in range(lanes):
+                        x = votes[r, n] - means[t, p, r, n]
+                        turn = TWO * share[n] * dvariances[t, p, r, n] - slope[n] * inverses[t, p, r, n]
+                        dvotes[r, n] += share[n] * dmeans[t, p, r, n] + x * turn
+            for r in range(rows):
+                for n in range(lanes):  # a vote that was cut off does not move
+                    dvotes[r, n] = dvotes[r, n] if abs(votes[r, n]) < LARGEST_VOTE else ZERO
                 for k in range(inner):
                     found = ZERO
                     m = pose[r, k]
-                    for s in range(outer):
-                        for j in range(types):
-                            found += dvotes[r * outer + s, j] * weight[k, s, j]
-                            dweight[k, s, j] += m * dvotes[r * outer + s, j]
+                    for n in range(lanes):
+                        found += dvotes[r, n] * weight[k, n]
+                        dweight[k, n] += m * dvotes[r, n]
                     dposes[c, r, k] += found
 
 
@@ -183,7 +191,8 @@ def route_back(
     ``dmeans[-1]`` and ``dlogit`` (P, J) come with the gradients of the result, the rest of ``dmeans`` and
     ``dvariances`` with zeros; what begins with ``d`` after them is added to.
     """
-    iterations, positions, _, types = means.shape
+    iterations, positions = means.shape[:2]
+    types = beta_u.shape[0]
     dspread = np.zeros((positions, types), np.float32)
     dmass = np.empty((positions, types), np.float32)
     balance = np.empty((positions, types), np.float32)

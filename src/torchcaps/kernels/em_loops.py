@@ -1,12 +1,14 @@
 """EM routing of one image, forward and backward, as loops that numba compiles.
 
-Votes are made where they are used and never stored. Every inner loop runs over the parent types J, which lie side by
-side in memory: it becomes vector instructions with hardly a sum across lanes. Numbers are float32 on purpose: one
-Python float would turn a whole expression into float64.
+Votes are made where they are used and never stored. A vote's numbers lie as rows of lanes: row r of the pose matrix,
+and in it L = q' * J lanes, column by column with the J parent types side by side. Every inner loop runs over lanes and
+becomes vector instructions with hardly a sum across them. Numbers are float32 on purpose: one Python float would turn a
+whole expression into float64.
 
 Names: C children, P positions, I slots of a position, J parent types, T iterations. A child's pose is (rows, q), W is
-(q, q2) for each slot and type, a vote is D = rows * q2 numbers. ``child`` (P, I) and ``kind`` (I) say which child and
-which W a slot has. ``votes`` is room for four slots, (4, D, J). Statistics of parents are (T, P, D, J) or (T, P, J).
+(q, L) for each slot. ``child`` (P, I) and ``kind`` (I) say which child and which W a slot has, ``offsets`` (I, D) what
+is added to its votes, (0, D) if nothing is. ``votes`` is room for four slots, (4, rows, L). Statistics of parents are
+(T, P, rows, L) or (T, P, J).
 """
 
 from __future__ import annotations
@@ -40,38 +42,56 @@ def exponential(row, powers, scales):
 
 
 @compiled
-def cast_votes(votes, pose, weight, offset):
-    """V = M W + offset of one slot: pose (rows, q), weight (q, q2, J), offset (D) to votes (D, J)."""
-    inner, outer, types = weight.shape
-    for r in range(pose.shape[0]):
-        for s in range(outer):
-            d = r * outer + s
-            start = offset[d]
-            if inner == 4:
-                m0, m1, m2, m3 = pose[r, 0], pose[r, 1], pose[r, 2], pose[r, 3]
-                for j in range(types):
-                    v = m0 * weight[0, s, j] + m1 * weight[1, s, j] + m2 * weight[2, s, j] + m3 * weight[3, s, j]
-                    votes[d, j] = min(max(v + start, -LARGEST_VOTE), LARGEST_VOTE)
-            else:
-                for j in range(types):
-                    votes[d, j] = start
-                for k in range(inner):
-                    m = pose[r, k]
-                    for j in range(types):
-                        votes[d, j] += m * weight[k, s, j]
-                for j in range(types):
-                    votes[d, j] = min(max(votes[d, j], -LARGEST_VOTE), LARGEST_VOTE)
+def widen(wide, narrow):
+    """Repeat a number per type (J) for every column of the pose: (L)."""
+    types = narrow.shape[0]
+    for start in range(0, wide.shape[0], types):
+        for j in range(types):
+            wide[start + j] = narrow[j]
 
 
 @compiled
-def log_densities(row, votes, mean, inverse, base):
-    """base - half the squared distance in units of the variance: one slot, all types."""
-    for j in range(row.shape[0]):
-        row[j] = base[j]
-    for d in range(votes.shape[0]):
-        for j in range(row.shape[0]):
-            x = votes[d, j] - mean[d, j]
-            row[j] -= HALF * x * x * inverse[d, j]
+def cast_votes(votes, pose, weight, offsets, slot):
+    """V = M W + offset of one slot: pose (rows, q), weight (q, L) to votes (rows, L)."""
+    inner, lanes = weight.shape
+    for r in range(pose.shape[0]):
+        if inner == 4:
+            m0, m1, m2, m3 = pose[r, 0], pose[r, 1], pose[r, 2], pose[r, 3]
+            for n in range(lanes):
+                votes[r, n] = m0 * weight[0, n] + m1 * weight[1, n] + m2 * weight[2, n] + m3 * weight[3, n]
+        else:
+            votes[r, :] = ZERO
+            for k in range(inner):
+                m = pose[r, k]
+                for n in range(lanes):
+                    votes[r, n] += m * weight[k, n]
+        if offsets.shape[0]:
+            columns = offsets.shape[1] // pose.shape[0]
+            types = lanes // columns
+            for s in range(columns):
+                added = offsets[slot, r * columns + s]
+                for n in range(s * types, (s + 1) * types):
+                    votes[r, n] += added
+        for n in range(lanes):
+            votes[r, n] = min(max(votes[r, n], -LARGEST_VOTE), LARGEST_VOTE)
+
+
+@compiled
+def log_densities(row, votes, mean, inverse, base, wide):
+    """base - half the squared distance in units of the variance: one slot, all types. ``wide`` is room for lanes."""
+    types = row.shape[0]
+    wide[:] = ZERO
+    for r in range(votes.shape[0]):
+        for n in range(wide.shape[0]):
+            x = votes[r, n] - mean[r, n]
+            wide[n] += x * x * inverse[r, n]
+    for j in range(types):
+        row[j] = ZERO
+    for start in range(0, wide.shape[0], types):
+        for j in range(types):
+            row[j] += wide[start + j]
+    for j in range(types):
+        row[j] = base[j] - HALF * row[j]
 
 
 @compiled
@@ -83,9 +103,10 @@ def fit_parents(
     Four slots at a time, so that the sums are read and written a quarter as often.
     """
     positions, slots = child.shape
-    _, size, types = votes.shape
+    _, rows, lanes = votes.shape
+    types = share.shape[2]
     spread = floor / np.float32(slots)
-    r = np.empty((4, types), np.float32)
+    weight, wide = np.empty(types, np.float32), np.empty((4, lanes), np.float32)
     for p in range(positions):
         mass[p, :] = ZERO
         mean[p, :, :] = ZERO
@@ -94,39 +115,45 @@ def fit_parents(
             for n in range(4):
                 if i + n < slots:
                     c = child[p, i + n]
-                    cast_votes(votes[n], poses[c], weights[kind[i + n]], offsets[i + n])
+                    cast_votes(votes[n], poses[c], weights[kind[i + n]], offsets, i + n)
                     for j in range(types):
-                        r[n, j] = share[p, i + n, j] * active[c]
-                        mass[p, j] += r[n, j]
-                        r[n, j] += spread
+                        weight[j] = share[p, i + n, j] * active[c]
+                        mass[p, j] += weight[j]
+                        weight[j] += spread
+                    widen(wide[n], weight)
                 else:
-                    r[n, :] = ZERO
-            for d in range(size):
-                for j in range(types):
-                    guess = centre[p, d, j]
-                    x0, x1 = votes[0, d, j] - guess, votes[1, d, j] - guess
-                    x2, x3 = votes[2, d, j] - guess, votes[3, d, j] - guess
-                    y0, y1, y2, y3 = r[0, j] * x0, r[1, j] * x1, r[2, j] * x2, r[3, j] * x3
-                    mean[p, d, j] += (y0 + y1) + (y2 + y3)
-                    inverse[p, d, j] += (y0 * x0 + y1 * x1) + (y2 * x2 + y3 * x3)
-        for d in range(size):
-            for j in range(types):
-                norm = ONE / (mass[p, j] + floor)
-                x = mean[p, d, j] * norm
-                inverse[p, d, j] = ONE / (max(inverse[p, d, j] * norm - x * x, ZERO) + epsilon)
-                mean[p, d, j] = centre[p, d, j] + x
+                    wide[n, :] = ZERO
+            for r in range(rows):
+                for n in range(lanes):
+                    guess = centre[p, r, n]
+                    x0, x1 = votes[0, r, n] - guess, votes[1, r, n] - guess
+                    x2, x3 = votes[2, r, n] - guess, votes[3, r, n] - guess
+                    y0, y1, y2, y3 = wide[0, n] * x0, wide[1, n] * x1, wide[2, n] * x2, wide[3, n] * x3
+                    mean[p, r, n] += (y0 + y1) + (y2 + y3)
+                    inverse[p, r, n] += (y0 * x0 + y1 * x1) + (y2 * x2 + y3 * x3)
+        for j in range(types):
+            weight[j] = ONE / (mass[p, j] + floor)
+        widen(wide[0], weight)
+        for r in range(rows):
+            for n in range(lanes):
+                x = mean[p, r, n] * wide[0, n]
+                inverse[p, r, n] = ONE / (max(inverse[p, r, n] * wide[0, n] - x * x, ZERO) + epsilon)
+                mean[p, r, n] = centre[p, r, n] + x
 
 
 @compiled
 def activate(inverse, mass, beta_u, beta_a, temperature, expected, cost, logit, base):
     """What an active parent costs, its logit, and the log of activation over spread, where the E-step begins."""
-    positions, size, types = inverse.shape
+    positions, rows, lanes = inverse.shape
+    types = beta_u.shape[0]
+    size = np.float32(rows * lanes // types)
     for p in range(positions):
         for j in range(types):
             spread = ZERO
-            for d in range(size):
-                spread -= HALF * np.log(inverse[p, d, j])
-            cost[p, j] = (np.float32(size) * beta_u[j] + spread) / expected
+            for r in range(rows):
+                for n in range(j, lanes, types):
+                    spread -= HALF * np.log(inverse[p, r, n])
+            cost[p, j] = (size * beta_u[j] + spread) / expected
             z = temperature * (beta_a[j] - mass[p, j] * cost[p, j])
             logit[p, j] = z
             base[p, j] = min(z, ZERO) - np.log1p(np.exp(-abs(z))) - spread
@@ -137,12 +164,13 @@ def assign_children(poses, weights, offsets, child, kind, mean, inverse, base, s
     """E-step: share every child out among all its parents; ``sums`` (C) gets the log of what it was divided by."""
     positions, slots = child.shape
     types = share.shape[2]
+    wide = np.empty(votes.shape[2], np.float32)
     peak = np.full(sums.shape[0], -np.float32(3e38), np.float32)
     for p in range(positions):
         for i in range(slots):
             c = child[p, i]
-            cast_votes(votes[0], poses[c], weights[kind[i]], offsets[i])
-            log_densities(share[p, i], votes[0], mean[p], inverse[p], base[p])
+            cast_votes(votes[0], poses[c], weights[kind[i]], offsets, i)
+            log_densities(share[p, i], votes[0], mean[p], inverse[p], base[p], wide)
             highest = peak[c]
             for j in range(types):
                 highest = max(highest, share[p, i, j])
@@ -177,12 +205,12 @@ def route(
     ``dvotes`` is room for the gradient's loops, which take the same arguments.
     """
     positions, slots = child.shape
+    last = means.shape[0] - 1
     for p in range(positions):
         for i in range(slots):
             share[p, i, :] = first[child[p, i]]
-        cast_votes(votes[0], poses[child[p, 0]], weights[kind[0]], offsets[0])
-        means[-1, p] = votes[0]
-    last = means.shape[0] - 1
+        cast_votes(votes[0], poses[child[p, 0]], weights[kind[0]], offsets, 0)
+        means[last, p] = votes[0]
     # A variance is exact when the mean is known before. Later steps know the last one's; the first is done twice.
     centre = means[last].copy()
     fit_parents(

@@ -84,7 +84,7 @@ class ConvTransform(Transform):
         poses = capsules.pose[:, :height, :width].flatten(1, 3).unflatten(2, self.child_pose)
         active = capsules.activation[:, :height, :width].flatten(1, 3)
         slots = torch.arange(self.shape.children)
-        offset = torch.zeros(self.shape.children, self.shape.size)
+        offset = torch.empty(0, self.shape.size)
         return VoteFactors(
             poses, active, weight_by_parent(self.weight, self.shape.parents), self.child_index, slots, offset
         )

@@ -61,7 +61,7 @@ class PositionSharedTransform(Transform):
             return None
         poses = capsules.pose.flatten(1, 3).unflatten(2, self.child_pose)
         slots = torch.arange(self.shape.children)
-        offset = torch.zeros(self.shape.children, self.shape.size)
+        offset = torch.empty(0, self.shape.size)
         weight = weight_by_parent(self.weight, self.shape.parents)
         active = capsules.activation.flatten(1, 3)
         return VoteFactors(poses, active, weight, slots.unsqueeze(0), slots % len(self.weight), offset)
