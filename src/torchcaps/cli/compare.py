@@ -18,9 +18,7 @@ OWN = ("models", "seeds", "plugin", "config", "out", "json")  # what is not a se
 def compare(
     models: Annotated[
         list[str],
-        typer.Argument(
-            help="Names of models, see 'torchcaps models'; with settings: 'capsnet:routing=uniform'."
-        ),
+        typer.Argument(help="Names of models, see 'torchcaps models'; with settings: 'capsnet:routing=uniform'."),
     ],
     data: s.Data = None,
     size: s.Size = None,
