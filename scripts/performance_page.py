@@ -32,9 +32,9 @@ Paper size, batch {step["batch"]}; forward, backward and Adam; interleaved in on
 | the two convolutions alone | {1000 * step["seconds"]["convolutions"]:.0f} |
 | CapsNet with decoder | {1000 * step["seconds"]["capsnet"]:.0f} |
 
-Ratio: median {ratio["median"]:.3f} over {ratio["rounds"]} rounds, half of them between {ratio["lower_quartile"]:.3f} and
-{ratio["upper_quartile"]:.3f}. Everything that makes it a capsule network (votes, three rounds of routing, decoder, losses)
-is the part above 1.
+Ratio: median {ratio["median"]:.3f} over {ratio["rounds"]} rounds, half of them between
+{ratio["lower_quartile"]:.3f} and {ratio["upper_quartile"]:.3f}. Everything that makes it a capsule network (votes,
+three rounds of routing, decoder, losses) is the part above 1.
 
 ## Keeping freed memory
 
