@@ -139,7 +139,7 @@ def test_stock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     states = {record.name: take_stock(record).state for record in datasets}
-    assert states["mnist"] == states["multimnist"] == states["smallnorb-azimuth"] == "to be fetched"
+    assert states["mnist"] == states["multimnist"] == states["smallnorb-azimuth"] == "to fetch"
     assert states["glyphs"] == states["turntable"] == "generated"
     assert states["affnist-official"] == "by hand"
     (tmp_path / "own" / "mnist").mkdir(parents=True)

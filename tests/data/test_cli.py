@@ -40,7 +40,7 @@ def test_datasets_lists_every_record() -> None:
     for row in rows:
         assert {"shape", "splits", "class_names", "licence", "citation", "state"} <= set(row)
     text = run("datasets")
-    for word in ("mnist", "60M + 10k", "2x48x48", "to be fetched", "generated", "images:FOLDER"):
+    for word in ("mnist", "60M + 10k", "2x48x48", "to fetch", "generated", "images:FOLDER"):
         assert word in text
 
 
@@ -54,7 +54,7 @@ def test_list_says_where_files_lie(tmp_path: Path) -> None:
     assert rows["mnist"]["state"] == "here"
     assert rows["mnist"]["folder"] == str(tmp_path / "own" / "mnist")
     assert rows["mnist"]["bytes"] > 0
-    assert rows["cifar-10"]["state"] == "to be fetched"
+    assert rows["cifar-10"]["state"] == "to fetch"
     assert "fashion-mnist" in run("data", "list")
 
 

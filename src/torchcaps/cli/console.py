@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.logging import RichHandler
@@ -30,8 +30,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     """A table whose last ``numbers`` columns are figures."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for position, column in enumerate(columns):
-        figure = position >= len(columns) - numbers
-        table.add_column(column, justify="right" if figure else "left", no_wrap=figure or position == 0)
+        justify: Literal["left", "right"] = "right" if position >= len(columns) - numbers else "left"
+        table.add_column(column, justify=justify, no_wrap=position == 0)
     for row in rows:
         table.add_row(*row)
     out.print(table)

@@ -25,7 +25,7 @@ def in_short(count: int) -> str:
 
 
 def datasets_command(json: AsJson = False) -> None:
-    """List all datasets: images, shape, classes, here or to be fetched, licence."""
+    """List all datasets: images, shape, classes, here or to fetch, licence."""
     from torchcaps.data import datasets
     from torchcaps.data.inventory import take_stock
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from torchcaps.data.base import DatasetRecord
 from torchcaps.data.verified import cache_folder, data_folders, find_by_hand, locate, obtain, problem_in
 
-HERE, TO_FETCH, GENERATED, BY_HAND = "here", "to be fetched", "generated", "by hand"
+HERE, TO_FETCH, GENERATED, BY_HAND = "here", "to fetch", "generated", "by hand"
 
 
 @dataclass(frozen=True)
