@@ -143,7 +143,7 @@ def obtain(
 ) -> Path:
     """The folder with the needed files (else all), verified; what is missing is fetched into the cache first.
 
-    When something has to fetch, all files are: most sources have them in one package.
+    When something has to be fetched, all files are: most sources have them in one package.
     """
     found = find(dataset, files if needed is None else needed)
     if found:
