@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +57,7 @@ def gradients(layer: CapsuleLayer, capsules: Capsules) -> tuple[list[Tensor], li
     return [each.detach() for each in out], list(torch.autograd.grad(loss, inputs))
 
 
-def worst(found: list[Tensor], expected: list[Tensor]) -> float:
+def worst(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """Largest difference relative to the largest number of each tensor."""
     pairs = zip(found, expected, strict=True)
     return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)

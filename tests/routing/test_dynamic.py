@@ -11,7 +11,6 @@ from torch import Tensor
 from tests.reference import dynamic as reference
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import squash
-from torchcaps.kernels.dynamic import unrolled_dynamic_routing
 from torchcaps.routing.base import LayerShape
 from torchcaps.routing.dynamic import DynamicRouting, route_plainly
 
@@ -35,31 +34,11 @@ def test_agrees_with_the_reference(iterations: int) -> None:
     votes = torch.randn(3, 1, 20, 6, 8)
     expected = by_the_book(votes, iterations)
     torch.testing.assert_close(routed(votes, iterations), expected, rtol=1e-5, atol=1e-6)
-    fast = squash(unrolled_dynamic_routing(votes.squeeze(1), iterations, squash)).unsqueeze(1)
-    torch.testing.assert_close(fast, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
-def test_fast_form_has_the_plain_form_s_gradient(iterations: int) -> None:
-    votes = torch.randn(3, 1, 15, 4, 5, dtype=torch.float64, requires_grad=True)
-    plain = route_plainly(votes, iterations, None, squash).pose
-    fast = unrolled_dynamic_routing(votes.squeeze(1), iterations, squash).unsqueeze(1)
-    torch.testing.assert_close(fast, plain)
-    weights = torch.randn_like(plain)
-    expected = torch.autograd.grad((plain * weights).sum(), votes)
-    torch.testing.assert_close(torch.autograd.grad((fast * weights).sum(), votes), expected)
 
 
 def test_gradient_in_double_precision() -> None:
     votes = torch.randn(2, 6, 3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda v: unrolled_dynamic_routing(v, 3, squash), votes)
     assert torch.autograd.gradcheck(lambda v: route_plainly(v.unsqueeze(1), 3, None, squash).pose, votes)
-
-
-def test_votes_in_any_memory_order() -> None:
-    votes = torch.randn(20, 3, 4, 5).transpose(0, 1)
-    expected = unrolled_dynamic_routing(votes.contiguous(), 3, squash)
-    torch.testing.assert_close(unrolled_dynamic_routing(votes, 3, squash), expected)
 
 
 def test_permuting_children_changes_nothing_and_permuting_parents_permutes() -> None:

@@ -7,6 +7,9 @@ import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+import torch
+from torch import Tensor
+
 from torchcaps.errors import unknown_name
 
 CHOICES = ("auto", "plain")
@@ -24,6 +27,11 @@ def kernel_choice() -> str:
 def fused_is_chosen() -> bool:
     """Whether fused forms may run: not forbidden, and numba is there to compile them."""
     return kernel_choice() == "auto" and find_spec("numba") is not None
+
+
+def runs_compiled(tensor: Tensor) -> bool:
+    """Whether compiled loops can take a tensor: float32 on a CPU, run as it comes."""
+    return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not torch.compiler.is_compiling()
 
 
 @contextlib.contextmanager

@@ -1,11 +1,8 @@
-"""Dynamic routing of a fully connected layer with its gradient written out.
+"""Dynamic routing after a dense transform, with its gradient written out, in as few passes over the votes as there are.
 
-Autograd would keep a gradient of the size of the votes for each of the 2T - 1 uses of the votes and add them up.
-Here all of them come from one matrix product at the end, and every sum over children is a matrix product too:
-"sum over children for parent j" is the j-th diagonal block of (J x I) @ (I x JD), which costs J times the
-arithmetic and still takes less time than a loop that memory feeds.
-
-The plain definition is ``routing.dynamic.route_plainly``.
+Autograd would keep a gradient of the size of the votes for each of the 2T - 1 uses of the votes and add them up. Here
+an iteration is one pass forward and one backward, and the gradient of a vote goes straight into those of pose and W: it
+is never stored. The plain definition is ``routing.dynamic.route_plainly``; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -13,77 +10,118 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from torchcaps.kernels.choice import fused_is_chosen, runs_compiled
+from torchcaps.kernels.factors import VoteFactors
+from torchcaps.kernels.threads import on_threads
+
+Nonlinearity = Callable[[Tensor], Tensor]
+Plain = Callable[[Tensor, Tensor], Tensor]
 
 
-def unrolled_dynamic_routing(votes: Tensor, iterations: int, nonlinearity: Callable[[Tensor], Tensor]) -> Tensor:
-    """Poses before the nonlinearity. Shapes: votes (B, I, J, D), result (B, J, D)."""
-    pose: Tensor = _UnrolledDynamicRouting.apply(votes, iterations, nonlinearity)  # type: ignore[no-untyped-call]
+def fused_dynamic_applies(factors: VoteFactors) -> bool:
+    """Whether the fused form fits: a dense transform of vectors, and tensors that compiled loops can take."""
+    slots = factors.child_index.shape[1]
+    dense = len(factors.child_index) == 1 and len(factors.weight) == slots and not len(factors.offset)
+    vectors = factors.poses.shape[2] == 1
+    return dense and vectors and fused_is_chosen() and runs_compiled(factors.poses) and runs_compiled(factors.weight)
+
+
+def fused_dynamic_routing(
+    children: Tensor, weight: Tensor, iterations: int, nonlinearity: Nonlinearity, plain: Plain
+) -> Tensor:
+    """Poses before the nonlinearity. Shapes: children (B, I, K), weight (I, K, J, D), result (B, J, D).
+
+    ``plain`` is the definition; it takes over where a gradient is to be differentiated again.
+    """
+    arguments = (children, weight, iterations, nonlinearity, plain)
+    pose: Tensor = _FusedDynamic.apply(*arguments)  # type: ignore[no-untyped-call]
     return pose
 
 
-class _UnrolledDynamicRouting(torch.autograd.Function):
+class _FusedDynamic(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, votes: Tensor, iterations: int, nonlinearity: Callable[[Tensor], Tensor]) -> Tensor:
-        types, size = votes.shape[2:]
-        flat = votes.flatten(2)  # (B, I, JD)
-        sums = [flat.sum(1).view(-1, types, size) / types]  # equal couplings need no weights
-        shares: list[Tensor] = []
-        logits: Tensor | None = None
-        for _ in range(iterations - 1):
-            agreed = _agree(flat, nonlinearity(sums[-1]))
-            logits = agreed if logits is None else logits + agreed
-            shares.append(logits.softmax(1))
-            sums.append(_sum_children(shares[-1], flat, size))
-        ctx.save_for_backward(votes, *shares, *sums[:-1])
-        ctx.nonlinearity = nonlinearity
+    def forward(
+        ctx: Any, children: Tensor, weight: Tensor, iterations: int, nonlinearity: Nonlinearity, plain: Plain
+    ) -> Tensor:
+        from torchcaps.kernels.dynamic_loops import route_votes
+
+        batch, count, types, size = *children.shape[:2], *weight.shape[2:]
+        votes = torch.bmm(children.transpose(0, 1), weight.flatten(2)).flatten(1).numpy()  # (I, B*J*D)
+        sums = [torch.from_numpy(votes).sum(0).view(batch, types, size) / types]  # equal couplings need no weights
+        logits = np.zeros((count, batch * types), np.float32)
+        shares = np.empty((iterations - 1, count, batch * types), np.float32)
+        poses = np.empty((iterations - 1, batch * types * size), np.float32)
+        for step in range(iterations - 1):
+            poses[step] = nonlinearity(sums[-1]).flatten().numpy()
+            total = np.empty(batch * types * size, np.float32)
+
+            def some_images(first: int, last: int, step: int = step, total: Any = total) -> None:
+                images = first * types, last * types
+                route_votes(votes, poses[step], logits, shares[step], total, *images, types, size)
+
+            on_threads(some_images, batch)
+            sums.append(torch.from_numpy(total).view(batch, types, size))
+        ctx.save_for_backward(children, weight)
+        ctx.kept, ctx.again = (votes, shares, poses, sums[:-1]), (nonlinearity, plain)
         return sums[-1]
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        votes, *kept = ctx.saved_tensors
-        shares, sums = kept[: len(kept) // 2], kept[len(kept) // 2 :]
-        batch, children, types, size = votes.shape
-        flat = votes.flatten(2)
-        # The gradient of the votes is a sum of outer products (children x pose): collect them, multiply once.
-        left: list[Tensor] = []  # each (B, J, I)
-        right: list[Tensor] = []  # each (B, J, D)
-        logits_gradient: Tensor | None = None
-        for share, earlier_sum in zip(reversed(shares), reversed(sums), strict=True):
-            left.append(share)
-            right.append(gradient)
-            share_gradient = _agree(flat, gradient)
-            through = share * (share_gradient - (share * share_gradient).sum(1, keepdim=True))
-            logits_gradient = through if logits_gradient is None else logits_gradient + through
-            with torch.enable_grad():
-                leaf = earlier_sum.detach().requires_grad_()
-                pose = ctx.nonlinearity(leaf)
-            left.append(logits_gradient)
-            right.append(pose.detach())
-            (gradient,) = torch.autograd.grad(pose, leaf, _sum_children(logits_gradient, flat, size))
-        left.append(flat.new_full((1, 1, 1), 1 / types).expand(batch, types, children))
-        right.append(gradient)
-        outer = torch.bmm(torch.cat(left, 1).transpose(1, 2), torch.cat([_blocks(each) for each in right], 1))
-        return outer.view(batch, children, types, size), None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        children, weight = ctx.saved_tensors
+        nonlinearity, plain = ctx.again
+        if torch.is_grad_enabled():  # somebody wants to differentiate this gradient
+            inputs = [each for each in (children, weight) if each.requires_grad]
+            found = iter(torch.autograd.grad(plain(children, weight), inputs, gradient, create_graph=True))
+            return *(next(found) if each.requires_grad else None for each in (children, weight)), None, None, None
+        dsums, dlogits = _through_iterations(ctx.kept, gradient, nonlinearity)
+        return *_to_factors(ctx.kept, dsums, dlogits, children, weight), None, None, None
 
 
-def _blocks(poses: Tensor) -> Tensor:
-    """Each parent's pose in a row of its own, zero elsewhere: (B, J, D) to (B, J, JD)."""
-    types = poses.shape[1]
-    eye = torch.eye(types, dtype=poses.dtype, device=poses.device)
-    return (eye.unsqueeze(2) * poses.unsqueeze(1)).flatten(2)
+def _through_iterations(kept: Any, gradient: Tensor, nonlinearity: Nonlinearity) -> tuple[Any, Any]:
+    """Gradients of the sums (T, B*J*D) and of the logits (T-1, I, B*J) of every iteration."""
+    from torchcaps.kernels.dynamic_loops import route_back
+
+    votes, shares, _, sums = kept
+    batch, types, size = gradient.shape
+    dsums = np.empty((len(shares) + 1, batch * types * size), np.float32)
+    dlogits = np.zeros_like(shares)
+    for step in reversed(range(len(shares))):
+        dsums[step + 1] = gradient.flatten().numpy()
+        dposes = np.empty(batch * types * size, np.float32)
+        if step + 1 < len(shares):
+            dlogits[step] = dlogits[step + 1]  # a logit lives on in all later iterations
+
+        def some_images(first: int, last: int, step: int = step, dposes: Any = dposes) -> None:
+            images = first * types, last * types
+            route_back(votes, dsums[step + 1], shares[step], dlogits[step], dposes, *images, types, size)
+
+        on_threads(some_images, batch)
+        with torch.enable_grad():
+            leaf = sums[step].detach().requires_grad_()
+            slope = torch.from_numpy(dposes).view(batch, types, size)
+            (gradient,) = torch.autograd.grad(nonlinearity(leaf), leaf, slope)
+    dsums[0] = gradient.flatten().numpy()
+    return dsums, dlogits
 
 
-def _agree(flat_votes: Tensor, poses: Tensor) -> Tensor:
-    """Scalar product of every vote with its parent: (B, I, JD) and (B, J, D) to (B, J, I)."""
-    return torch.bmm(_blocks(poses), flat_votes.transpose(1, 2))
+def _to_factors(kept: Any, dsums: Any, dlogits: Any, children: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    from torchcaps.kernels.dynamic_loops import to_factors
 
+    _, shares, poses, _ = kept
+    batch, types, size = len(children), *weight.shape[2:]
+    by_child = children.detach().transpose(0, 1).contiguous().numpy()  # (I, B, K)
+    lines = weight.detach().flatten(2).contiguous().numpy()  # (I, K, J*D)
+    dchildren = np.empty_like(by_child)
 
-def _sum_children(weights: Tensor, flat_votes: Tensor, size: int) -> Tensor:
-    """Weighted sum of votes for each parent: (B, J, I) and (B, I, JD) to (B, J, D)."""
-    types = weights.shape[1]
-    products = torch.bmm(weights, flat_votes).view(-1, types, types, size)
-    return products.diagonal(dim1=1, dim2=2).transpose(1, 2)
+    def some_images(first: int, last: int) -> Any:
+        dlines = np.zeros_like(lines)
+        numbers = np.float32(1 / types), by_child, lines, dchildren, dlines
+        to_factors(shares, dsums, dlogits, poses, *numbers, first * types, last * types, types, size)
+        return dlines
+
+    dweight = torch.from_numpy(sum(on_threads(some_images, batch)))
+    return torch.from_numpy(dchildren).transpose(0, 1), dweight.view_as(weight)

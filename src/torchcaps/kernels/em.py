@@ -7,7 +7,6 @@ share out the images; for a given number of threads the result is the same to th
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,34 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.kernels.choice import fused_is_chosen
+from torchcaps.kernels.choice import fused_is_chosen, runs_compiled
+from torchcaps.kernels.factors import VoteFactors
+from torchcaps.kernels.threads import on_threads
 from torchcaps.progress import progress_bar
 
 Array = Any  # numpy arrays of float32 and int32
 Pair = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class VoteFactors:
-    """What votes are made of: V = M W + offset.
-
-    Shapes: ``poses`` (B, C, p, q) and ``activation`` (B, C) of all children; ``weight`` (N, q, q', J);
-    ``child_index`` (P, I), which child a slot has; ``weight_index`` (I,), which weight; ``offset`` (I, p*q') added to
-    the votes, or (0, p*q') for none.
-    """
-
-    poses: Tensor
-    activation: Tensor
-    weight: Tensor
-    child_index: Tensor
-    weight_index: Tensor
-    offset: Tensor
-
-    def votes(self) -> Tensor:
-        """All votes after all: (B, P, I, J, p*q')."""
-        seen = self.poses[:, self.child_index]  # (B, P, I, p, q)
-        votes = torch.einsum("bpirq,iqsj->bpijrs", seen, self.weight[self.weight_index]).flatten(4)
-        return votes + self.offset.unsqueeze(1) if len(self.offset) else votes
 
 
 @dataclass(frozen=True)
@@ -59,11 +37,7 @@ class Schedule:
 def fused_em_applies(factors: VoteFactors) -> bool:
     """Whether the fused form can take these tensors: float32 on a CPU, run as they come."""
     tensors = (factors.poses, factors.activation, factors.weight)
-    return (
-        fused_is_chosen()
-        and all(each.device.type == "cpu" and each.dtype == torch.float32 for each in tensors)
-        and not torch.compiler.is_compiling()
-    )
+    return fused_is_chosen() and all(each is not None and runs_compiled(each) for each in tensors)
 
 
 def fused_em(
@@ -102,12 +76,12 @@ class _FusedEM(torch.autograd.Function):
         narrow = np.empty((4, batch, *shape), np.float32)  # masses, costs, logits, bases
         sums = np.empty((batch, problem.steps - 1, problem.poses.shape[1]), np.float32)
 
-        def some_images(images: range) -> None:
+        def some_images(first: int, last: int) -> None:
             share = np.empty((problem.positions, problem.slots, problem.types), np.float32)
-            for b in images:
+            for b in range(first, last):
                 route(*problem.image(b), *wide[:, b], *narrow[:, b], sums[b], share, *problem.scratch())
 
-        _on_threads(some_images, batch)
+        on_threads(some_images, batch)
         activation = torch.from_numpy(narrow[2, :, -1]).sigmoid()
         ctx.save_for_backward(poses, active, weight, beta_u, beta_a)
         # Never the result itself: it would hold its own history, and neither would ever be freed.
@@ -130,11 +104,11 @@ class _FusedEM(torch.autograd.Function):
         dposes, dchildren = np.zeros_like(problem.poses), np.zeros_like(problem.active)
         per_slot = (problem.positions, problem.slots, problem.types)
 
-        def some_images(images: range) -> tuple[Array, Array, Array]:
+        def some_images(first: int, last: int) -> tuple[Array, Array, Array]:
             totals = np.zeros_like(problem.weight), np.zeros_like(problem.beta_u), np.zeros_like(problem.beta_a)
             shares = np.empty((problem.steps, *per_slot), np.float32)
             slopes = np.empty((max(problem.steps - 1, 1), *per_slot), np.float32)
-            for b in images:
+            for b in range(first, last):
                 dmeans, dvariances = np.zeros((2, *wide.shape[2:]), np.float32)
                 dmeans[-1] = last_mean[b]
                 route_back(
@@ -143,7 +117,7 @@ class _FusedEM(torch.autograd.Function):
                 )  # fmt: skip
             return totals
 
-        parts = _on_threads(some_images, len(problem.poses))
+        parts = on_threads(some_images, len(problem.poses))
         dweight, du, da = (torch.from_numpy(sum(part[n] for part in parts)) for n in range(3))
         dweight = dweight.view_as(ctx.saved_tensors[2])
         return torch.from_numpy(dposes), torch.from_numpy(dchildren), dweight, du, da, None, None, None
@@ -192,19 +166,6 @@ def _plain_gradient(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | 
     found = iter(torch.autograd.grad(outputs, inputs, slopes, create_graph=True, allow_unused=True))
     every = [next(found) if each.requires_grad else None for each in (poses, active, weight, beta_u, beta_a)]
     return (*every, None, None, None)
-
-
-def _on_threads(work: Callable[[range], Any], images: int) -> list[Any]:
-    """Share the images out among torch's number of threads; results in the order of the threads."""
-    threads = min(torch.get_num_threads(), images)
-    if threads <= 1:
-        return [work(range(images))]
-    return list(_pool(threads).map(work, [range(first, images, threads) for first in range(threads)]))
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="torchcaps-em")
 
 
 @cache

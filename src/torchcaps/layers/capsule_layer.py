@@ -34,7 +34,7 @@ class CapsuleLayer(nn.Module):
     def _route_factors(self, capsules: Capsules) -> Routed | None:
         """Without votes ever being stored, where transform and routing allow it."""
         factors = self.transform.factors(capsules)
-        return None if factors is None else self.routing.route_factors(factors)
+        return None if factors is None else self.routing.route_factors(factors, self.nonlinearity)
 
     def _route_votes(self, capsules: Capsules, couplings: list[Tensor] | None, votes: list[Tensor] | None) -> Routed:
         seen = None if capsules.activation is None else self.transform.gather(capsules.activation)  # (B, P, I)

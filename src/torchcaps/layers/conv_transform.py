@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.em import VoteFactors
+from torchcaps.kernels.factors import VoteFactors
 from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight, weight_by_parent
 from torchcaps.layers.transforms import Transform
@@ -78,11 +78,11 @@ class ConvTransform(Transform):
         return matrix_votes(self.gather(capsules.pose), self.weight, self.child_pose, self.parent_pose, self.multiply)
 
     def factors(self, capsules: Capsules) -> VoteFactors | None:
-        if self.multiply != "right" or capsules.activation is None or self.child_index is None:
+        if self.multiply != "right" or self.child_index is None:
             return None
         height, width = (self.stride * (side - 1) + self.kernel for side in self.grid)
         poses = capsules.pose[:, :height, :width].flatten(1, 3).unflatten(2, self.child_pose)
-        active = capsules.activation[:, :height, :width].flatten(1, 3)
+        active = None if capsules.activation is None else capsules.activation[:, :height, :width].flatten(1, 3)
         slots = torch.arange(self.shape.children)
         offset = torch.empty(0, self.shape.size)
         return VoteFactors(

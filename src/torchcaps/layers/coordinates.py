@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.em import VoteFactors
+from torchcaps.kernels.factors import VoteFactors
 from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.position_shared import PositionSharedTransform
 from torchcaps.layers.transforms import Transform

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchcaps.kernels.em import VoteFactors
+from torchcaps.kernels.factors import VoteFactors
 from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight, weight_by_parent
 from torchcaps.layers.transforms import Transform
@@ -57,13 +57,13 @@ class PositionSharedTransform(Transform):
         return votes.flatten(1, 2).unsqueeze(1)  # (B, 1, H*W*N, J, D)
 
     def factors(self, capsules: Capsules) -> VoteFactors | None:
-        if self.multiply != "right" or capsules.activation is None:
+        if self.multiply != "right":
             return None
         poses = capsules.pose.flatten(1, 3).unflatten(2, self.child_pose)
         slots = torch.arange(self.shape.children)
         offset = torch.empty(0, self.shape.size)
         weight = weight_by_parent(self.weight, self.shape.parents)
-        active = capsules.activation.flatten(1, 3)
+        active = None if capsules.activation is None else capsules.activation.flatten(1, 3)
         return VoteFactors(poses, active, weight, slots.unsqueeze(0), slots % len(self.weight), offset)
 
     def extra_repr(self) -> str:

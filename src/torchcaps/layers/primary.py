@@ -38,6 +38,6 @@ class VectorPrimary(nn.Module):
 
     def forward(self, features: Tensor) -> Capsules:
         maps = self.conv(features)  # (B, types*size, H, W)
-        pose = maps.permute(0, 2, 3, 1).unflatten(3, (self.types, self.size))  # (B, H, W, N, D)
+        pose = maps.permute(0, 2, 3, 1).contiguous().unflatten(3, (self.types, self.size))  # (B, H, W, N, D)
         pose = self.nonlinearity(pose)
         return Capsules(pose, safe_norm(pose) if self.activated else None)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from torchcaps.kernels.em import VoteFactors
+from torchcaps.kernels.factors import VoteFactors
 from torchcaps.layers.capsules import Capsules
 from torchcaps.routing.base import LayerShape
 
@@ -49,6 +49,13 @@ class DenseTransform(Transform):
         self.shape = LayerShape(1, children, parents, parent_size)
         # The spread of the authors' own release: the sum over a thousand children then starts where squash has slope.
         self.weight = nn.Parameter(torch.randn(children, child_size, parents * parent_size) * 0.1)
+
+    def factors(self, capsules: Capsules) -> VoteFactors:
+        slots = torch.arange(self.shape.children)
+        weight = self.weight.view(*self.weight.shape[:2], self.shape.parents, self.shape.size).transpose(2, 3)
+        poses = capsules.pose.flatten(1, 3).unsqueeze(2)  # (B, I, 1, D_child)
+        active = None if capsules.activation is None else capsules.activation.flatten(1, 3)
+        return VoteFactors(poses, active, weight, slots.unsqueeze(0), slots, torch.empty(0, self.shape.size))
 
     def forward(self, capsules: Capsules) -> Tensor:
         pose = self.gather(capsules.pose).squeeze(1)  # (B, I, D_child)

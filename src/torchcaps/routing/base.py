@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.em import VoteFactors
+from torchcaps.kernels.factors import VoteFactors
 from torchcaps.registry import Registry
 
 Nonlinearity = Callable[[Tensor], Tensor]
@@ -113,7 +113,7 @@ class Routing(nn.Module, ABC):
             )
         return routed
 
-    def route_factors(self, factors: VoteFactors) -> Routed | None:
+    def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
         """The same without votes being stored, where the routing has such a form and it fits; else None."""
         return None
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import agreement, softmax_over_parents, weighted_votes
-from torchcaps.kernels.dynamic import unrolled_dynamic_routing
+from torchcaps.kernels.dynamic import fused_dynamic_applies, fused_dynamic_routing
+from torchcaps.kernels.factors import VoteFactors
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 
@@ -42,10 +43,19 @@ class DynamicRouting(Routing):
         nonlinearity: Nonlinearity,
         trace: bool,
     ) -> Routed:
-        if votes.shape[1] == 1 and child_index is None and not trace and not torch.compiler.is_compiling():
-            pose = unrolled_dynamic_routing(votes.squeeze(1), self.iterations, nonlinearity)
-            return Routed(pose.unsqueeze(1))
         return route_plainly(votes, self.iterations, child_index, nonlinearity)
+
+    def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
+        if not fused_dynamic_applies(factors):
+            return None
+
+        def plainly(children: Tensor, weight: Tensor) -> Tensor:
+            votes = torch.einsum("bik,ikjd->bijd", children, weight).unsqueeze(1)
+            return route_plainly(votes, self.iterations, None, nonlinearity).pose.squeeze(1)
+
+        children, weight = factors.poses.squeeze(2), factors.weight.transpose(2, 3)  # (B, I, K), (I, K, J, D)
+        pose = fused_dynamic_routing(children, weight, self.iterations, nonlinearity, plainly)
+        return Routed(pose.unsqueeze(1))
 
     def extra_repr(self) -> str:
         return f"iterations={self.iterations}"

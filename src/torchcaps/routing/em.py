@@ -36,7 +36,8 @@ from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.functional import softmax_over_parents
-from torchcaps.kernels.em import Schedule, VoteFactors, fused_em, fused_em_applies
+from torchcaps.kernels.em import Schedule, fused_em, fused_em_applies
+from torchcaps.kernels.factors import VoteFactors
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 ACTIVATIONS = ("mdl", "mixing")
@@ -123,7 +124,7 @@ class EMRouting(Routing):
         assert mean is not None  # there is at least one iteration
         return Routed(mean, active, couplings)
 
-    def route_factors(self, factors: VoteFactors) -> Routed | None:
+    def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
         if self.activation != "mdl" or self.mean_damping or not fused_em_applies(factors):
             return None
         schedule = Schedule(
@@ -135,6 +136,7 @@ class EMRouting(Routing):
         return Routed(*fused_em(factors, self.beta_u, self.beta_a, schedule, self._route_plainly))
 
     def _route_plainly(self, factors: VoteFactors) -> tuple[Tensor, Tensor]:
+        assert factors.activation is not None  # fused_em_applies has looked
         seen = factors.activation[:, factors.child_index]  # (B, P, I)
         child_index = factors.child_index if len(factors.child_index) > 1 else None
         routed = self(factors.votes(), seen, child_index=child_index, nonlinearity=lambda pose: pose)

@@ -1,0 +1,91 @@
+"""The fused form of dynamic routing is held to its plain definition and to the paper's loops."""
+
+from __future__ import annotations
+
+import weakref
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.kernels.test_em import worst
+from tests.reference import dynamic as reference
+from torchcaps.functional import squash
+from torchcaps.kernels.choice import use_kernels
+from torchcaps.layers import CapsuleLayer, Capsules, DenseTransform
+from torchcaps.routing import create_routing
+
+
+def make(iterations: int, size: int = 16) -> tuple[CapsuleLayer, Capsules]:
+    transform = DenseTransform(12, 5, 8, size)
+    torch.nn.init.normal_(transform.weight)
+    layer = CapsuleLayer(transform, create_routing("dynamic", transform.shape, iterations=iterations), squash)
+    return layer, Capsules(torch.randn(3, 2, 2, 3, 8, requires_grad=True))
+
+
+def gradients(layer: CapsuleLayer, capsules: Capsules) -> tuple[Tensor, tuple[Tensor, ...]]:
+    out = layer(capsules).pose
+    slopes = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out)
+    return out.detach(), torch.autograd.grad((out * slopes).sum(), [capsules.pose, *layer.parameters()])
+
+
+@pytest.mark.parametrize("size", [16, 6])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_agrees_with_the_plain_form_and_its_gradient(iterations: int, size: int) -> None:
+    layer, capsules = make(iterations, size)
+    fused, fused_gradients = gradients(layer, capsules)
+    with use_kernels("plain"):
+        plain, plain_gradients = gradients(layer, capsules)
+    assert worst([fused], [plain]) < 1e-5
+    assert worst(fused_gradients, plain_gradients) < 1e-4
+
+
+def test_agrees_with_the_paper_s_loops() -> None:
+    layer, capsules = make(3)
+    votes = layer.transform(capsules)
+    expected = [reference.dynamic_routing(image[0].tolist(), 3)[0] for image in votes]
+    found = layer(capsules).pose.flatten(1, 3)
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_can_be_differentiated_again() -> None:
+    layer, capsules = make(3)
+
+    def twice() -> Tensor:
+        (slope,) = torch.autograd.grad(layer(capsules).pose.square().sum(), capsules.pose, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), capsules.pose)[0]
+
+    fused = twice()
+    with use_kernels("plain"):
+        expected = twice()
+    assert worst([fused], [expected]) < 1e-3
+
+
+def test_threads_change_rounding_alone() -> None:
+    layer, capsules = make(3)
+    alone, alone_gradients = gradients(layer, capsules)
+    torch.set_num_threads(2)
+    try:
+        together, together_gradients = gradients(layer, capsules)
+    finally:
+        torch.set_num_threads(1)
+    assert torch.equal(alone, together)
+    assert worst(together_gradients, alone_gradients) < 1e-5
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e4, 1e12])
+def test_finite_for_any_votes(scale: float) -> None:
+    layer, capsules = make(3)
+    extreme = Capsules((scale * capsules.pose.detach()).requires_grad_())
+    pose, slopes = gradients(layer, extreme)
+    assert torch.isfinite(pose).all()
+    assert all(torch.isfinite(slope).all() for slope in slopes)
+
+
+def test_memory_is_given_back() -> None:
+    layer, capsules = make(3)
+    routed = layer._route_factors(capsules)
+    assert routed is not None
+    watched = weakref.ref(routed.pose)
+    del routed
+    assert watched() is None
