@@ -16,7 +16,7 @@ from torchcaps.models import create_model
 from torchcaps.train import resolve
 from torchcaps.train.objective import Objective
 
-BATCH, ROUNDS = 32, 15
+BATCH, ROUNDS = 32, 25
 
 
 def main() -> None:

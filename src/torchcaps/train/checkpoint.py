@@ -79,9 +79,12 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> Progr
             state.setdefault(int(index), {})[entry] = value
     groups = optimizer.state_dict()["param_groups"]
     for number, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
-        shapes = {tuple(value.shape) for value in state.get(number, {}).values()}
-        if not shapes <= {(), tuple(parameter.shape)}:
+        entries = state.get(number, {})
+        if not {tuple(value.shape) for value in entries.values()} <= {(), tuple(parameter.shape)}:
             raise TorchcapsError(f"{path} does not fit this optimiser: its state {number} has another shape")
+        # A fused optimiser goes through parameter and state side by side in memory: they must lie alike.
+        alike = {name: torch.empty_like(parameter).copy_(value) for name, value in entries.items() if value.ndim}
+        state[number] = entries | alike
     optimizer.load_state_dict({"state": state, "param_groups": groups})
     return progress
 
