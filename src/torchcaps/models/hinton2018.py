@@ -140,7 +140,13 @@ class CNN(Model):
         return Output(logits.softmax(1), logits)
 
 
-MATRIX_RECIPE = Recipe(loss="spread", learning_rate=3e-3, schedule="exponential:0.96:20000", batch_size=64)
+MATRIX_RECIPE = Recipe(
+    loss="spread",
+    learning_rate=3e-3,
+    schedule="exponential:0.96:20000",
+    batch_size=64,
+    laptop_schedule="exponential:0.5:1500",
+)
 models.add(
     ModelRecord(
         name="matrix-capsnet",

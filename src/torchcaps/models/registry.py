@@ -28,7 +28,9 @@ class Recipe:
     learning_rate: float = 1e-3
     schedule: str = "constant"
     batch_size: int = 128
-    laptop_batch_size: int = 32  # few epochs need more steps
+    # A laptop run has few epochs: more steps in each, and a rate that comes down within them.
+    laptop_batch_size: int = 32
+    laptop_schedule: str | None = None  # None: the paper's
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ def resolve(**given: Any) -> RunConfig:
         raise TorchcapsError(f"no model was named. One of: {', '.join(models.names())}")
     recipe = models.get(given["model"]).recipe
     dataset = datasets.get(given.get("data", "mnist"))
+    paper = given.get("size") == "paper"
     several = dataset.labels_per_image > 1
     defaults = {
         "loss": "bce" if several and losses.get(recipe.loss).single_label else recipe.loss,
@@ -82,8 +83,8 @@ def resolve(**given: Any) -> RunConfig:
         "reconstruction_weight": recipe.reconstruction_weight,
         "optimizer": recipe.optimizer,
         "learning_rate": recipe.learning_rate,
-        "schedule": recipe.schedule,
-        "batch_size": recipe.batch_size if given.get("size") == "paper" else recipe.laptop_batch_size,
+        "schedule": recipe.schedule if paper else recipe.laptop_schedule or recipe.schedule,
+        "batch_size": recipe.batch_size if paper else recipe.laptop_batch_size,
         "augmentation": dataset.augmentation,
         "image_shape": dataset.input_shape,
         "class_names": dataset.class_names,
