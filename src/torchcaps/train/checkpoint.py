@@ -28,8 +28,8 @@ class Progress:
     loss_sum: float = 0.0
     correct_sum: int = 0
     seen: int = 0
-    seconds: float = 0.0  # spent in training steps, over all sessions
-    images: int = 0  # trained on, over all sessions
+    seconds: float = 0.0  # spent in training steps, over all starts of the run
+    images: int = 0  # trained on, over all starts of the run
 
 
 def save_weights(path: Path, model: nn.Module) -> None:
