@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,17 @@ def cannot_write(target: Path, error: OSError) -> TorchcapsError:
     """The error for a path that could not be written, in the operating system's words."""
     reason = error.strerror or str(error)
     return TorchcapsError(f"cannot write {target}: {reason}. Free some space or choose another folder")
+
+
+def cache_folder() -> Path:
+    """Where torchcaps keeps what it can fetch or make again, by the custom of the platform."""
+    if os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "torchcaps"
 
 
 def make_folder(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchcaps.data.base import DatasetRecord
-from torchcaps.data.verified import cache_folder, data_folders, find_by_hand, locate, obtain, problem_in
+from torchcaps.data.verified import data_cache, data_folders, find_by_hand, locate, obtain, problem_in
 
 HERE, TO_FETCH, GENERATED, BY_HAND = "here", "to fetch", "generated", "by hand"
 
@@ -41,7 +41,7 @@ def fetch(record: DatasetRecord) -> Path:
         return obtain(record.folder or record.name, record.files, record.sources)
     for split in record.splits:
         record.open(split)
-    return cache_folder()
+    return data_cache()
 
 
 def problems_with(record: DatasetRecord) -> list[str]:

@@ -10,7 +10,7 @@ from torchcaps.data.base import DatasetRecord, MemoryImages
 from torchcaps.data.binary_matrix import read_matrix
 from torchcaps.data.cache import Tensors, cached
 from torchcaps.data.sources import Mirror
-from torchcaps.data.verified import File, cache_folder, locate, obtain
+from torchcaps.data.verified import File, data_cache, locate, obtain
 from torchcaps.data.viewpoints import (
     AUGMENTATION,
     CATEGORIES,
@@ -103,7 +103,7 @@ def open_smallnorb(split: str) -> MemoryImages:
         needed = [file for file in FILES if file.name.startswith(STEMS[split])]
         return read_toys(obtain("smallnorb", FILES, SOURCES, needed=needed), STEMS[split])
 
-    return as_image_set(cached(cache_folder() / "smallnorb" / f"{split}-{SIZE}.safetensors", STEMS[split], make))
+    return as_image_set(cached(data_cache() / "smallnorb" / f"{split}-{SIZE}.safetensors", STEMS[split], make))
 
 
 add_viewpoint_records(

@@ -22,7 +22,7 @@ from torchcaps.data.counter import uniform
 from torchcaps.data.solids import Solid
 from torchcaps.data.toys import make_toy
 from torchcaps.data.tracing import EYES, LIGHTS, render
-from torchcaps.data.verified import cache_folder
+from torchcaps.data.verified import data_cache
 from torchcaps.data.viewpoints import (
     AUGMENTATION,
     AZIMUTHS,
@@ -82,7 +82,7 @@ def open_turntable(split: str, *, stride: int = 1, size: int = SIZE, seed: int =
 
     A stride of n keeps every n-th azimuth, elevation and lighting.
     """
-    path = cache_folder() / "turntable" / f"{split}-{size}-stride{stride}-seed{seed}.safetensors"
+    path = data_cache() / "turntable" / f"{split}-{size}-stride{stride}-seed{seed}.safetensors"
     made_from = f"turntable {VERSION} {split} {size} {stride} {seed}"
     whole = as_image_set(cached(path, made_from, lambda: draw_split(split, stride, size, seed)))
     return whole.where(torch.argsort(uniform(seed, 0, torch.arange(len(whole)))))

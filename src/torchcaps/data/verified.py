@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import sys
 import tarfile
 import tempfile
 import zipfile
@@ -22,7 +21,7 @@ from typing import Protocol
 
 from torchcaps.data.streams import CHUNK, open_unpacked
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import atomic_path, make_folder
+from torchcaps.files import atomic_path, cache_folder, make_folder
 from torchcaps.progress import progress_bar
 
 log = logging.getLogger(__name__)
@@ -51,21 +50,15 @@ class Source(Protocol):
         """Put what it has into ``folder`` under the files' names; raise OSError or TorchcapsError if it cannot."""
 
 
-def cache_folder() -> Path:
-    """The user's cache for datasets, by the custom of the platform."""
-    if os.name == "nt":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "torchcaps" / "data"
+def data_cache() -> Path:
+    """The user's cache for datasets."""
+    return cache_folder() / "data"
 
 
 def data_folders(dataset: str) -> list[Path]:
     """Where files of this dataset may lie, in the order they are looked for."""
     own = os.environ.get("TORCHCAPS_DATA")
-    return [*([Path(own) / dataset] if own else []), cache_folder() / dataset]
+    return [*([Path(own) / dataset] if own else []), data_cache() / dataset]
 
 
 def find_by_hand(name: str) -> Path | None:
@@ -148,7 +141,7 @@ def obtain(
     found = find(dataset, files if needed is None else needed)
     if found:
         return found
-    target = make_folder(cache_folder() / dataset)
+    target = make_folder(data_cache() / dataset)
     missing = [file for file in files if problem_in(target, file)]
     tried: list[str] = []
     for source in sources:

@@ -1,4 +1,4 @@
-"""Which form of a routing runs: the fused one where it can, or the plain definition."""
+"""Which form of a routing or a convolution runs: a fast one where it can, or the plain definition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchcaps.errors import unknown_name
 
-CHOICES = ("auto", "plain")
+CHOICES = ("auto", "plain", "fast")  # fast: without asking whether it pays
 _forced: list[str] = []
 
 
@@ -25,8 +25,8 @@ def kernel_choice() -> str:
 
 
 def fused_is_chosen() -> bool:
-    """Whether fused forms may run: not forbidden, and numba is there to compile them."""
-    return kernel_choice() == "auto" and find_spec("numba") is not None
+    """Whether compiled loops may run: not forbidden, and numba is there to compile them."""
+    return kernel_choice() != "plain" and find_spec("numba") is not None
 
 
 def runs_compiled(tensor: Tensor) -> bool:

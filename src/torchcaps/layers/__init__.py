@@ -5,6 +5,7 @@ from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.channel_conv import ChannelConvTransform
 from torchcaps.layers.conv_transform import ConvTransform
+from torchcaps.layers.convolution import Conv2d
 from torchcaps.layers.coordinates import CoordinateAddition
 from torchcaps.layers.decoder import Decoder
 from torchcaps.layers.matrix_primary import MatrixPrimary
@@ -21,6 +22,7 @@ __all__ = [
     "CapsuleStack",
     "Capsules",
     "ChannelConvTransform",
+    "Conv2d",
     "ConvTransform",
     "CoordinateAddition",
     "Decoder",

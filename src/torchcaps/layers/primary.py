@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from torchcaps.functional import safe_norm
 from torchcaps.layers.capsules import Capsules
+from torchcaps.layers.convolution import Conv2d
 from torchcaps.routing.base import Nonlinearity
 
 
@@ -34,7 +35,7 @@ class VectorPrimary(nn.Module):
     ) -> None:
         super().__init__()
         self.types, self.size, self.nonlinearity, self.activated = types, size, nonlinearity, activated
-        self.conv = nn.Conv2d(in_channels, types * size, kernel, stride, padding)
+        self.conv = Conv2d(in_channels, types * size, kernel, stride, padding)
 
     def forward(self, features: Tensor) -> Capsules:
         maps = self.conv(features)  # (B, types*size, H, W)

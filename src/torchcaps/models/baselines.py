@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from torchcaps.layers import Conv2d
 from torchcaps.models.base import Model, Output, convolved
 from torchcaps.models.registry import ModelRecord, Recipe, models
 
@@ -24,9 +25,9 @@ class ConvNetAvg(Model):
             convolved(side, (kernel, 1), (kernel, 2))
         super().__init__(image_shape, classes)
         self.features = nn.Sequential(
-            nn.Conv2d(image_shape[0], filters, kernel),
+            Conv2d(image_shape[0], filters, kernel),
             nn.ReLU(),
-            nn.Conv2d(filters, filters, kernel, stride=2),
+            Conv2d(filters, filters, kernel, stride=2),
             nn.ReLU(),
         )
         self.head = nn.Linear(filters, classes)
@@ -57,11 +58,11 @@ class ConvNetFC(Model):
         grid = [convolved(side, (kernel, 1), (kernel, 1), (kernel, 1)) for side in image_shape[1:]]
         super().__init__(image_shape, classes)
         self.layers = nn.Sequential(
-            nn.Conv2d(image_shape[0], filters, kernel),
+            Conv2d(image_shape[0], filters, kernel),
             nn.ReLU(),
-            nn.Conv2d(filters, filters, kernel),
+            Conv2d(filters, filters, kernel),
             nn.ReLU(),
-            nn.Conv2d(filters, filters // 2, kernel),
+            Conv2d(filters, filters // 2, kernel),
             nn.ReLU(),
             nn.Flatten(),
             nn.Linear(filters // 2 * grid[0] * grid[1], hidden[0]),

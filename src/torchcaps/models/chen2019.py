@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import CapsuleLayer, CapsuleStack, ConvTransform, DenseTransform, MeanImage, VectorPrimary
+from torchcaps.layers import CapsuleLayer, CapsuleStack, Conv2d, ConvTransform, DenseTransform, MeanImage, VectorPrimary
 from torchcaps.layers.transforms import Transform
 from torchcaps.models.base import Model, Output, convolved
 from torchcaps.models.capsule_model import CapsuleModel, choose_decoder, choose_nonlinearity
@@ -95,7 +95,7 @@ class GCapsNetConv(CapsuleModel):
         super().__init__(
             image_shape,
             classes,
-            features=nn.Sequential(nn.Conv2d(image_shape[0], filters, 9), nn.ReLU()),
+            features=nn.Sequential(Conv2d(image_shape[0], filters, 9), nn.ReLU()),
             primary=VectorPrimary(filters, types, size, kernel=9, stride=2, nonlinearity=after_primary),
             capsules=CapsuleStack(CapsuleLayer(voting, routed, after_routing)),
             score=score,
@@ -146,7 +146,7 @@ class GCapsNetMulti(CapsuleModel):
         super().__init__(
             image_shape,
             classes,
-            features=nn.Sequential(nn.Conv2d(image_shape[0], filters, 7), nn.ReLU()),
+            features=nn.Sequential(Conv2d(image_shape[0], filters, 7), nn.ReLU()),
             primary=VectorPrimary(filters, types[0], 8, kernel=7, stride=2, nonlinearity=after_primary),
             capsules=CapsuleStack(*layers),
             score=score,
@@ -169,9 +169,9 @@ class ConvNetChen2019(Model):
         height, width = (convolved(side, (9, 1), (9, 2)) for side in image_shape[1:])
         super().__init__(image_shape, classes, preprocess=MeanImage(image_shape) if subtract_mean else None)
         self.layers = nn.Sequential(
-            nn.Conv2d(image_shape[0], filters[0], 9),
+            Conv2d(image_shape[0], filters[0], 9),
             nn.ReLU(),
-            nn.Conv2d(filters[0], filters[1], 9, stride=2),
+            Conv2d(filters[0], filters[1], 9, stride=2),
             nn.ReLU(),
             nn.Flatten(),
             nn.Linear(filters[1] * height * width, hidden),
@@ -193,9 +193,9 @@ class LeNet(Model):
         height, width = (convolved(side, (5, 1), (2, 2), (5, 1), (2, 2)) for side in image_shape[1:])
         super().__init__(image_shape, classes)
         self.layers = nn.Sequential(
-            nn.Conv2d(image_shape[0], filters[0], 5),
+            Conv2d(image_shape[0], filters[0], 5),
             nn.MaxPool2d(2),
-            nn.Conv2d(filters[0], filters[1], 5),
+            Conv2d(filters[0], filters[1], 5),
             nn.MaxPool2d(2),
             nn.Flatten(),
             nn.Linear(filters[1] * height * width, hidden),

@@ -15,7 +15,15 @@ from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import log_odds, safe_norm
-from torchcaps.layers import AffineTanh, CapsuleLayer, Capsules, CapsuleStack, ChannelConvTransform, VectorPrimary
+from torchcaps.layers import (
+    AffineTanh,
+    CapsuleLayer,
+    Capsules,
+    CapsuleStack,
+    ChannelConvTransform,
+    Conv2d,
+    VectorPrimary,
+)
 from torchcaps.models.capsule_model import CapsuleModel, choose_decoder
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing
@@ -74,10 +82,10 @@ class ARCapsNet(CapsuleModel):
             image_shape,
             classes,
             features=nn.Sequential(
-                nn.Conv2d(image_shape[0], filters, 3, padding=1),
+                Conv2d(image_shape[0], filters, 3, padding=1),
                 nn.BatchNorm2d(filters),
                 nn.ReLU(),
-                nn.Conv2d(filters, filters, 3, padding=1),
+                Conv2d(filters, filters, 3, padding=1),
                 nn.BatchNorm2d(filters),
                 nn.ReLU(),
             ),

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.functional import squash
+from torchcaps.layers import Conv2d
 from torchcaps.models.base import Model, Output, convolved
 from torchcaps.models.baselines import ConvNetFC
 from torchcaps.models.capsule_model import choose_decoder, length
@@ -84,8 +85,8 @@ class GroupedUnits(Model):
         drawing = choose_decoder(decoder or self.default_decoder, classes, group, image_shape, hidden)
         super().__init__(image_shape, classes, decoder=drawing)
         self.group = group
-        self.first = nn.Conv2d(image_shape[0], filters, kernel)
-        self.second = nn.Conv2d(filters, filters, kernel, stride=2)
+        self.first = Conv2d(image_shape[0], filters, kernel)
+        self.second = Conv2d(filters, filters, kernel, stride=2)
         self.units = nn.Linear(filters * height * width, classes * group, bias=False)
         self.add_layers()
 

@@ -16,6 +16,7 @@ from torchcaps.functional import squash
 from torchcaps.layers import (
     CapsuleLayer,
     CapsuleStack,
+    Conv2d,
     ConvTransform,
     CoordinateAddition,
     MatrixPrimary,
@@ -91,7 +92,7 @@ class MatrixCapsNet(CapsuleModel):
         super().__init__(
             image_shape,
             classes,
-            features=nn.Sequential(nn.Conv2d(image_shape[0], filters, 5, stride=2), nn.ReLU()),
+            features=nn.Sequential(Conv2d(image_shape[0], filters, 5, stride=2), nn.ReLU()),
             primary=MatrixPrimary(filters, types[0]),
             capsules=CapsuleStack(*layers),
             score=length,
@@ -122,10 +123,10 @@ class CNN(Model):
         grid = [convolved(side, (2, 2), (2, 2)) for side in image_shape[1:]]
         super().__init__(image_shape, classes, preprocess=PREPROCESS[preprocess]())
         self.layers = nn.Sequential(
-            nn.Conv2d(image_shape[0], filters[0], 5, padding="same"),
+            Conv2d(image_shape[0], filters[0], 5, padding="same"),
             nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(filters[0], filters[1], 5, padding="same"),
+            Conv2d(filters[0], filters[1], 5, padding="same"),
             nn.ReLU(),
             nn.MaxPool2d(2),
             nn.Flatten(),

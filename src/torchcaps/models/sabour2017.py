@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.layers import CapsuleLayer, CapsuleStack, DenseTransform, SharedTransform, VectorPrimary
+from torchcaps.layers import CapsuleLayer, CapsuleStack, Conv2d, DenseTransform, SharedTransform, VectorPrimary
 from torchcaps.models.base import convolved
 from torchcaps.models.capsule_model import CapsuleModel, choose_decoder, choose_nonlinearity
 from torchcaps.models.registry import ModelRecord, Recipe, models
@@ -82,7 +82,7 @@ class CapsNet(CapsuleModel):
         super().__init__(
             image_shape,
             classes,
-            features=nn.Sequential(nn.Conv2d(image_shape[0], filters, kernel), RECTIFIERS[rectifier]()),
+            features=nn.Sequential(Conv2d(image_shape[0], filters, kernel), RECTIFIERS[rectifier]()),
             primary=VectorPrimary(
                 filters,
                 types,

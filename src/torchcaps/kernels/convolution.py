@@ -1,0 +1,158 @@
+"""Convolution through small Fourier transforms: the same numbers as PyTorch's, with a fraction of the arithmetic.
+
+A 9x9 convolution of stride 2 is the sum of four of stride 1 with 5x5 kernels or smaller, one for each phase of the
+pixels. Under a Fourier transform a convolution of channels becomes, for every frequency, one matrix product of images
+by (phases x channels) with the kernels' spectrum. The transforms are matrix products too (``waves``), so nothing but
+matrix products and one copy of the images is left. The plain definition is ``torch.nn.functional.conv2d``.
+
+Letters: B images, I and O channels, n side of a phase, F = s * s * I, with s the stride.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.grad import conv2d_input, conv2d_weight
+from torch.utils.weak import WeakIdKeyDictionary
+
+from torchcaps.kernels.waves import Plan, plan
+
+# What the spectrum of a weight was made from, and the spectrum: good until the weight changes.
+_spectra: Any = WeakIdKeyDictionary()
+
+
+def spectral_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """Convolution without padding or bias: (B, I, H, H), (O, I, K, K) to (B, O, h, h)."""
+    result: Tensor = _SpectralConvolution.apply(images, weight, stride)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _SpectralConvolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, weight: Tensor, stride: int) -> Tensor:
+        transform = plan(images.shape[2], weight.shape[2], stride)
+        training = ctx.needs_input_grad[1]
+        spectrum = kernel_spectrum(transform, weight) if training else _kept_spectrum(transform, weight, stride)
+        triple, alone = image_spectrum(transform, images, stride)
+        batch, outputs, pairs = len(images), len(weight), transform.complex_bins
+        product = images.new_empty(transform.side**2 * batch, outputs)
+        whole, real = _parts(product, pairs, batch)
+        # (Xr; Xi) Wr + (-Xi; Xr) Wi, and the real bins
+        torch.bmm(triple[:, batch:], spectrum[0][:, 0].transpose(1, 2), out=whole)
+        torch.baddbmm(whole, triple[:, : 2 * batch], spectrum[0][:, 1].transpose(1, 2), out=whole)
+        torch.bmm(alone, spectrum[1].transpose(1, 2), out=real)
+        if training:
+            ctx.save_for_backward(images, weight, *spectrum, triple, alone)
+        else:
+            ctx.save_for_backward(images, weight, *spectrum)
+        ctx.transform, ctx.stride = transform, stride
+        output = transform.output @ product.view(transform.side**2, -1)
+        return output.view(transform.out, transform.out, batch, outputs).permute(2, 3, 0, 1)
+
+    @staticmethod
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        images, weight, pair_kernels, real_kernels, *image = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # somebody wants to differentiate this gradient
+            di = conv2d_input(images.shape, weight, slopes, ctx.stride) if wanted[0] else None
+            dw = conv2d_weight(images, weight.shape, slopes, ctx.stride) if wanted[1] else None
+            return di, dw, None
+        transform: Plan = ctx.transform
+        batch, pairs = len(images), transform.complex_bins
+        flat = transform.slope @ slopes.permute(2, 3, 0, 1).reshape(transform.out**2, -1)
+        triple = flat[: 3 * pairs].view(pairs, 3 * batch, -1)  # real, imaginary, -real
+        alone = flat[3 * pairs :].view(transform.real_bins, batch, -1)
+        dimages = dweight = None
+        if wanted[0]:
+            product = flat.new_empty(transform.side**2 * batch, pair_kernels.shape[3])
+            whole, real = _parts(product, pairs, batch)
+            torch.bmm(triple[:, : 2 * batch], pair_kernels[:, 0], out=whole)
+            torch.baddbmm(whole, triple[:, batch:], pair_kernels[:, 1], out=whole)
+            torch.bmm(alone, real_kernels, out=real)
+            dimages = _to_images(transform, product, images.shape, ctx.stride)
+        if wanted[1]:
+            dspectrum = torch.empty(transform.side**2, *pair_kernels.shape[2:])
+            dpairs = dspectrum[: 2 * pairs].unflatten(0, (pairs, 2))
+            right = triple[:, : 2 * batch].transpose(1, 2)
+            torch.bmm(right, image[0][:, batch:], out=dpairs[:, 0])
+            torch.bmm(right, image[0][:, : 2 * batch], out=dpairs[:, 1])
+            torch.bmm(alone.transpose(1, 2), image[1], out=dspectrum[2 * pairs :])
+            dweight = _to_weight(transform, dspectrum, weight, ctx.stride)
+        return dimages, dweight, None
+
+
+def kernel_spectrum(transform: Plan, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Spectra of all kernels: complex bins (pairs, 2, O, F) and real ones (real, O, F)."""
+    outputs, inputs = weight.shape[:2]
+    phases = len(transform.kernels)
+    spectrum = weight.new_empty(transform.side**2, outputs, phases, inputs)
+    taps = weight.permute(0, 2, 3, 1).contiguous()  # (O, K, K, I): as channels-last weights lie already
+    for number, matrix in enumerate(transform.kernels):
+        part = _phase(taps, number, phases).reshape(outputs, -1, inputs)  # (O, taps, I)
+        torch.bmm(matrix.expand(outputs, -1, -1), part, out=spectrum[:, :, number].transpose(0, 1))
+    flat, pairs = spectrum.view(transform.side**2, outputs, -1), transform.complex_bins
+    return flat[: 2 * pairs].unflatten(0, (pairs, 2)), flat[2 * pairs :]
+
+
+def image_spectrum(transform: Plan, images: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Spectra of all images: (pairs, 3 B, F) with -imaginary, real, imaginary under each other, and (real, B, F)."""
+    batch, inputs, size = images.shape[:3]
+    missing = transform.side * stride - size
+    padded = F.pad(images, (0, missing, 0, missing)) if missing else images
+    phases = padded.unflatten(3, (transform.side, stride)).unflatten(2, (transform.side, stride))
+    pixels = phases.permute(2, 4, 0, 3, 5, 1).reshape(transform.side**2, -1)  # (n n, B s s I)
+    flat, pairs = transform.image @ pixels, transform.complex_bins
+    width = stride**2 * inputs
+    return flat[: 3 * pairs].view(pairs, 3 * batch, width), flat[3 * pairs :].view(transform.real_bins, batch, width)
+
+
+def _to_images(transform: Plan, product: Tensor, shape: torch.Size, stride: int) -> Tensor:
+    batch, inputs, size = shape[:3]
+    pixels = transform.image_back @ product.view(transform.side**2, -1)
+    side = transform.side
+    phases = pixels.view(side, side, batch, stride, stride, inputs).permute(2, 0, 3, 1, 4, 5)
+    whole = phases.reshape(batch, side * stride, side * stride, inputs).permute(0, 3, 1, 2)  # channels last
+    return whole[:, :, :size, :size]
+
+
+def _to_weight(transform: Plan, dspectrum: Tensor, weight: Tensor, stride: int) -> Tensor:
+    outputs, inputs, kernel = weight.shape[:3]
+    taps = weight.new_empty(outputs, kernel, kernel, inputs)
+    phases = stride**2
+    spectrum = dspectrum.view(transform.side**2, outputs, phases, inputs).transpose(0, 1)  # (O, n n, s s, I)
+    for number, matrix in enumerate(transform.kernels):
+        target = _phase(taps, number, phases)
+        found = torch.bmm(matrix.T.expand(outputs, -1, -1), spectrum[:, :, number])
+        target.copy_(found.view_as(target))
+    return taps.permute(0, 3, 1, 2)
+
+
+def _phase(taps: Tensor, number: int, phases: int) -> Tensor:
+    """The taps (O, K', K', I) that meet one phase of the pixels."""
+    stride = round(phases**0.5)
+    top, left = divmod(number, stride)
+    return taps[:, top::stride, left::stride]
+
+
+def _parts(product: Tensor, pairs: int, batch: int) -> tuple[Tensor, Tensor]:
+    """A (n n B, channels) spectrum as its complex bins (pairs, 2 B, channels) and its real ones (real, B, channels)."""
+    split = 2 * pairs * batch
+    return product[:split].unflatten(0, (pairs, 2 * batch)), product[split:].unflatten(0, (-1, batch))
+
+
+def _kept_spectrum(transform: Plan, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """The spectrum of a weight that is not being trained, made once and kept until the weight changes.
+
+    An optimiser that writes past autograd's version counter is found by a sample of the numbers.
+    """
+    sample = weight.detach().permute(0, 2, 3, 1).reshape(-1)[:: max(1, weight.numel() // 4096)].clone()
+    made_from = (weight._version, weight.data_ptr(), transform.side, stride)
+    kept = _spectra.get(weight)
+    if kept is None or kept[0] != made_from or not torch.equal(kept[1], sample):
+        kept = made_from, sample, kernel_spectrum(transform, weight)
+        _spectra[weight] = kept
+    spectrum: tuple[Tensor, Tensor] = kept[2]
+    return spectrum

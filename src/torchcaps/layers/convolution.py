@@ -1,0 +1,51 @@
+"""A convolution that takes the faster of two forms: PyTorch's own, or Fourier transforms."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.kernels.choice import kernel_choice, runs_compiled
+from torchcaps.kernels.convolution import spectral_convolution
+from torchcaps.kernels.measured import Case, spectral_is_faster, worth_measuring
+
+
+class Conv2d(nn.Conv2d):
+    """``torch.nn.Conv2d`` with the same weights and the same results, faster for wide kernels on small maps.
+
+    Which form runs is measured once for each layer and size of batch, see ``torchcaps doctor``;
+    ``TORCHCAPS_KERNELS=plain`` keeps PyTorch's own.
+
+    >>> Conv2d(1, 4, 9)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 4, 20, 20])
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        if not self._spectral_pays(images):
+            return super().forward(images)
+        maps = spectral_convolution(images, self.weight, self.stride[0])
+        return maps if self.bias is None else maps + self.bias.view(-1, 1, 1)
+
+    def _spectral_pays(self, images: Tensor) -> bool:
+        asked = kernel_choice()
+        if asked == "plain" or torch.is_autocast_enabled("cpu"):
+            return False
+        if not (runs_compiled(images) and runs_compiled(self.weight)):
+            return False
+        usual = self.groups == 1 and self.dilation == (1, 1) and self.padding == (0, 0)
+        square = self.kernel_size[0] == self.kernel_size[1] and self.stride[0] == self.stride[1]
+        if not (usual and square and images.ndim == 4 and images.shape[2] == images.shape[3] >= self.kernel_size[0]):
+            return False
+        learns = torch.is_grad_enabled() and self.weight.requires_grad
+        attacked = torch.is_grad_enabled() and images.requires_grad
+        case = Case(
+            batch=1 << (len(images).bit_length() - 1),  # sizes between two powers of two behave like the lower one
+            inputs=self.in_channels,
+            outputs=self.out_channels,
+            size=images.shape[2],
+            kernel=self.kernel_size[0],
+            stride=self.stride[0],
+            mode="training" if learns else "attack" if attacked else "inference",
+            threads=torch.get_num_threads(),
+        )
+        return worth_measuring(case) and (asked == "fast" or spectral_is_faster(case))

@@ -1,0 +1,148 @@
+"""The convolution through Fourier transforms gives PyTorch's own numbers, values and gradients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torchcaps.kernels import measured
+from torchcaps.kernels.choice import use_kernels
+from torchcaps.kernels.convolution import spectral_convolution
+from torchcaps.kernels.measured import Case, spectral_is_faster, worth_measuring
+from torchcaps.kernels.waves import bins, plan
+from torchcaps.layers import Conv2d
+
+# batch, channels in and out, image, kernel, stride: sides that the stride divides and not, odd and even ones
+SHAPES = [(3, 4, 5, 20, 9, 2), (2, 3, 4, 13, 5, 1), (2, 3, 4, 11, 3, 2), (2, 2, 3, 15, 5, 3), (1, 1, 1, 5, 5, 1)]
+
+
+def relative(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).detach().norm() / expected.detach().norm())
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    spectral_is_faster.cache_clear()
+    yield tmp_path
+    spectral_is_faster.cache_clear()
+
+
+def leaves(batch: int, inputs: int, outputs: int, size: int, kernel: int) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(batch + size)
+    images, weight = torch.randn(batch, inputs, size, size), torch.randn(outputs, inputs, kernel, kernel)
+    return images.requires_grad_(), weight.requires_grad_()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_same_as_pytorch(shape: tuple[int, ...], layout: torch.memory_format) -> None:
+    *sizes, stride = shape
+    images, weight = leaves(*sizes)
+    expected = F.conv2d(images, weight, stride=stride)
+    slopes = torch.randn_like(expected)
+    expected_slopes = torch.autograd.grad(expected, (images, weight), slopes)
+    ours = [each.detach().contiguous(memory_format=layout).requires_grad_() for each in (images, weight)]
+    found = spectral_convolution(*ours, stride)
+    assert relative(found, expected) < 2e-6
+    for slope, other in zip(torch.autograd.grad(found, ours, slopes), expected_slopes, strict=True):
+        assert relative(slope, other) < 2e-6
+
+
+def test_paper_size_layer() -> None:
+    images, weight = leaves(2, 256, 256, 20, 9)
+    expected = F.conv2d(images, weight, stride=2)
+    assert relative(spectral_convolution(images, weight, 2), expected) < 2e-6
+
+
+def test_gradient_can_be_differentiated_again() -> None:
+    images, weight = leaves(2, 3, 4, 8, 3)
+    results = []
+    for form in (spectral_convolution, lambda i, w, s: F.conv2d(i, w, stride=s)):
+        first = torch.autograd.grad(form(images, weight, 2).pow(3).sum(), images, create_graph=True)[0]
+        results.append(torch.autograd.grad(first.square().sum(), (images, weight)))
+    for found, expected in zip(*results, strict=True):
+        assert relative(found, expected) < 1e-5
+
+
+def test_spectrum_is_kept_until_the_weight_changes() -> None:
+    images, weight = leaves(2, 3, 4, 10, 5)
+    images, fixed = images.detach(), weight.detach().clone()
+    before = spectral_convolution(images, fixed, 2)
+    assert torch.equal(spectral_convolution(images, fixed, 2), before)
+    fixed.mul_(2)
+    assert relative(spectral_convolution(images, fixed, 2), 2 * before) < 1e-6
+    fixed.data.mul_(2)  # past autograd's counter
+    assert relative(spectral_convolution(images, fixed, 2), 4 * before) < 1e-6
+
+
+def test_images_of_an_attack_get_their_gradient() -> None:
+    images, weight = leaves(2, 3, 4, 10, 5)
+    expected = torch.autograd.grad(F.conv2d(images, weight).square().sum(), images)[0]
+    found = torch.autograd.grad(spectral_convolution(images, weight.detach(), 1).square().sum(), images)[0]
+    assert relative(found, expected) < 2e-6
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 10, 11])
+def test_spectrum_has_as_many_numbers_as_pixels(side: int) -> None:
+    pairs, alone = bins(side)
+    assert 2 * len(pairs) + len(alone) == side**2
+    assert plan(side, 1, 1).image_back.shape == (side**2, side**2)
+
+
+def test_layer_is_a_drop_in(own_cache: Path) -> None:
+    """Same parameters, same names, same result whatever form runs; unusual layers keep PyTorch's form."""
+    torch.manual_seed(0)
+    images = torch.rand(8, 16, 12, 12)
+    for options in ({}, {"stride": 2}, {"padding": 2}, {"bias": False}, {"groups": 2}, {"dilation": 2}):
+        layer = Conv2d(16, 16, 5, **options)
+        results = []
+        for choice in ("plain", "fast", "auto"):
+            with use_kernels(choice):
+                results.append(layer(images))
+        assert list(layer.state_dict()) == list(torch.nn.Conv2d(16, 16, 5, **options).state_dict())
+        assert all(relative(each, results[0]) < 2e-6 for each in results)
+
+
+def test_forced_form_is_the_one_that_runs() -> None:
+    torch.manual_seed(0)
+    layer, images = Conv2d(16, 16, 5), torch.rand(8, 16, 12, 12)
+    with use_kernels("plain"):
+        own = layer(images)
+    assert torch.equal(own, F.conv2d(images, layer.weight, layer.bias))
+    with use_kernels("fast"):
+        assert not torch.equal(layer(images), own)
+
+
+def test_measured_once_and_kept(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(batch=8, inputs=16, outputs=16, size=12, kernel=5, stride=1, mode="training", threads=1)
+    state = torch.random.get_rng_state()
+    first = spectral_is_faster(case)
+    assert torch.equal(torch.random.get_rng_state(), state), "a run's random numbers must not depend on measuring"
+
+    def never(case: Case) -> dict[str, float]:
+        raise AssertionError("measured twice")
+
+    monkeypatch.setattr(measured, "measure", never)
+    spectral_is_faster.cache_clear()  # as a new process
+    assert spectral_is_faster(case) == first
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"8 16": 3}', '{"a": {"pytorch": "x", "spectral": 1}}'])
+def test_damaged_memory_of_measurements_is_measured_again(own_cache: Path, content: str) -> None:
+    kept = own_cache / "torchcaps" / "convolutions.json"
+    kept.parent.mkdir()
+    kept.write_text(content, encoding="utf-8")
+    case = Case(batch=8, inputs=16, outputs=16, size=8, kernel=5, stride=1, mode="inference", threads=1)
+    assert spectral_is_faster(case) in (True, False)
+
+
+def test_hopeless_cases_are_not_measured() -> None:
+    good = Case(batch=32, inputs=256, outputs=256, size=20, kernel=9, stride=2, mode="training", threads=1)
+    assert worth_measuring(good)
+    for change in ({"batch": 1}, {"inputs": 1}, {"kernel": 3}, {"size": 64}):
+        assert not worth_measuring(Case(**{**vars(good), **change}))
