@@ -19,17 +19,18 @@ MAY_USE = {
     "routing": {"functional", "kernels"},
     "layers": {"functional", "kernels", "routing"},
     "models": {"functional", "kernels", "routing", "layers", "losses"},
-    "analysis": {"functional", "models", "data"},
+    "analysis": {"functional", "routing", "layers", "models", "data"},
     "attacks": {"functional", "models", "data"},
     "train": {"models", "losses", "data", "routing"},
     "testing": {"functional", "routing", "layers", "models", "losses"},
     "plugins": set(),
     "evaluate": {"train", "attacks", "analysis", "models", "data"},
     "compare": {"evaluate", "train", "attacks", "analysis", "models", "data"},
+    "bench": {"train", "losses", "data", "models", "layers", "routing", "kernels", "functional"},
     "reproduce": {"compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
     "demo": {"reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
     "cli": {"demo", "reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data", "routing"}
-    | {"losses", "plugins", "__version__"},
+    | {"bench", "losses", "plugins", "__version__"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.models import Model
+from torchcaps.models.gu2021 import ConvNetCR, ConvNetR
+
+
+@dataclass(frozen=True)
+class Range:
+    """How far and in how many steps a paper moves a dimension; ``by_size``: times the root of the capsule's size."""
+
+    reach: float
+    steps: int
+    by_size: bool = False
+
+    def arguments(self, size: int) -> tuple[float, int]:
+        """Reach and steps for capsules of this size."""
+        return self.reach * (math.sqrt(size) if self.by_size else 1.0), self.steps
+
+
+RANGES = {
+    "sabour2017": Range(0.25, 11),  # by 0.05
+    "choi2019": Range(0.25, 11, by_size=True),  # by 0.05 sqrt(D)
+    "gu2021": Range(0.2, 9),  # by 0.05
+    "gu2021-units": Range(8.0, 9),  # of plain networks; the paper gives no step: as many as for capsules
+}
+
+
+def fitting_ranges(model: Model) -> list[str]:
+    """The ranges that fit a model: plain units are not bounded as capsules are, and take a range of their own.
+
+    gu2021 shows that its range for capsules changes next to nothing in plain networks, so that is among theirs too.
+    """
+    units = isinstance(model, ConvNetCR | ConvNetR)
+    return ["gu2021", "gu2021-units"] if units else ["sabour2017", "choi2019", "gu2021"]
 
 
 @torch.no_grad()
-def perturb_dimensions(model: Model, image: Tensor, *, reach: float = 0.25, steps: int = 11) -> Tensor:
+def perturb_dimensions(
+    model: Model, image: Tensor, *, paper: str | None = None, reach: float = 0.25, steps: int = 11
+) -> Tensor:
     """Reconstructions of one image with each dimension of its winning capsule moved by -reach to +reach.
 
-    The range of sabour2017 is 0.25 in steps of 0.05.
+    The range of sabour2017 is 0.25 in steps of 0.05; ``paper`` names one of RANGES, and takes the place of the other
+    two.
 
     Shapes: image (C, H, W) to (D, steps, C, H, W).
     """
@@ -22,6 +59,10 @@ def perturb_dimensions(model: Model, image: Tensor, *, reach: float = 0.25, step
         raise TorchcapsError(f"{type(model).__name__} has no capsules whose dimensions could be moved")
     winner = int(output.scores.argmax(1))
     size = output.pose.shape[2]
+    if paper is not None:
+        if paper not in RANGES:
+            raise unknown_name("range of perturbation", paper, RANGES)
+        reach, steps = RANGES[paper].arguments(size)
     moves = torch.eye(size).unsqueeze(1) * torch.linspace(-reach, reach, steps).view(1, steps, 1)  # (D, steps, D)
     pose = output.pose.expand(size * steps, -1, -1).clone()
     pose[:, winner] += moves.flatten(0, 1).to(pose)
@@ -29,3 +70,11 @@ def perturb_dimensions(model: Model, image: Tensor, *, reach: float = 0.25, step
     scores = output.scores.expand(size * steps, -1)
     drawn = model.reconstruct(output._replace(pose=pose, scores=scores), labels)
     return drawn.view(size, steps, *drawn.shape[1:])
+
+
+def change_of_drawing(drawn: Tensor) -> Tensor:
+    """How much each dimension changes a drawing: the mean difference of a pixel between the two ends.
+
+    Shapes: (D, steps, C, H, W) to (D,).
+    """
+    return (drawn[:, -1] - drawn[:, 0]).abs().flatten(1).mean(1)

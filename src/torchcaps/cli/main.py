@@ -12,6 +12,7 @@ from torchcaps.cli import console
 from torchcaps.cli.compare import compare
 from torchcaps.cli.data import bench_data_command, data_app, datasets_command
 from torchcaps.cli.evaluate import evaluate
+from torchcaps.cli.explain import explain
 from torchcaps.cli.listings import models, routings
 from torchcaps.cli.train import train
 from torchcaps.errors import TorchcapsError
@@ -42,6 +43,7 @@ def common(
 app.command()(train)
 app.command()(evaluate)
 app.command()(compare)
+app.command()(explain)
 app.command()(models)
 app.command()(routings)
 app.command("datasets")(datasets_command)

@@ -1,0 +1,132 @@
+"""Figures made of numbers: compactness, alignment, vote distances, entropies, dead capsules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from torchcaps.analysis.dead import Liveliness
+from torchcaps.analysis.style import COLOURS, GREY, house_style
+
+MOST_CLASSES = 10
+
+
+def compactness_chart(data: dict[str, Any]) -> Figure:
+    """Bars for the factors, the paper's networks as marks, and the greatest possible score as a line."""
+    names = list(data["factors"])
+    scores = [data["factors"][name]["score"] or 0.0 for name in names]
+    with house_style():
+        figure = Figure(figsize=(8, 3.4))
+        axes = figure.add_subplot()
+        axes.bar(names, scores, width=0.6, label="this run")
+        for (network, values), marker in zip(data["paper"].items(), "sv^o", strict=True):
+            axes.plot(names, values, marker, color=GREY, markersize=5, label=f"gu2021: {network}")
+        axes.axhline(data["greatest"], color=COLOURS[4], linestyle="--", label=f"greatest: log {data['size']}")
+        axes.set(yscale="log", ylabel="KL to uniform, nats")
+        axes.grid(axis="y", alpha=0.6)
+        axes.legend(fontsize=8, bbox_to_anchor=(1, 1), loc="upper left")
+    return figure
+
+
+def alignment_chart(data: dict[str, Any]) -> Figure:
+    """Left the ratios with both references of random vectors, right the cosines of + against -."""
+    keys = [(factor, sign) for sign in "+-" for factor in data["ratio"]]
+    names = [f"{factor} {sign}" for factor, sign in keys]
+    own, paper, printed = data["random"]["own_size"], data["random"]["paper_size"], data["paper"]["random"]
+    with house_style():
+        figure = Figure(figsize=(11, 3.8), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        means = [data["ratio"][factor][sign]["mean"] or 0.0 for factor, sign in keys]
+        left.bar(names, means, width=0.6, label="this run")
+        marks = [data["paper"]["ratio"][factor][sign] for factor, sign in keys]
+        left.plot(names, marks, "D", color=GREY, markersize=5, label="choi2019, table 3")
+        for value, colour, line, words in (
+            (own["mean"], COLOURS[4], "-", f"random, {own['size']}-D, computed: {own['mean']:.3f}"),
+            (paper["mean"], COLOURS[1], "--", f"random, {paper['size']}-D, computed: {paper['mean']:.3f}"),
+            (printed["mean"], GREY, ":", f"random, {printed['size']}-D, as printed: {printed['mean']:.3f}"),
+        ):
+            left.axhline(value, color=colour, linestyle=line, label=words)
+        left.set(ylim=(0, 1), ylabel="alignment ratio")
+        left.tick_params(axis="x", labelrotation=25)
+        left.legend(fontsize=8, bbox_to_anchor=(0, -0.3), loc="upper left", ncols=2)
+        for factor, cosine in data["cosine"].items():
+            counts = np.asarray(cosine["counts"])
+            right.stairs(counts, np.linspace(-1, 1, len(counts) + 1), label=factor, linewidth=1.6)
+        right.set(xlabel="cosine between the align vectors of + and -", ylabel="images", xlim=(-1, 1))
+        right.legend(fontsize=8)
+    return figure
+
+
+def vote_chart(histograms: dict[str, Any], scores: Sequence[float], names: Sequence[str], *, log: bool) -> Figure:
+    """Histograms of one image: a column for each class capsule, a row for each iteration."""
+    edges, weights = np.asarray(histograms["edges"]), np.asarray(histograms["weights"])  # (T, classes, bins)
+    order = sorted(np.argsort(scores)[::-1][:MOST_CLASSES].tolist())
+    winner = int(np.argmax(scores))
+    with house_style():
+        figure = Figure(figsize=(1.15 * len(order) + 0.6, 1.05 * len(weights) + 0.7))
+        # In the zoomed figure one scale for all, so that classes can be compared; with a logarithm each has its own.
+        grid = figure.subplots(len(weights), len(order), squeeze=False, sharex=True, sharey=not log)
+        for row, each in enumerate(weights):
+            for column, label in enumerate(order):
+                axes = grid[row, column]
+                colour = COLOURS[4] if label == winner else COLOURS[0]
+                axes.stairs(each[label], edges, fill=True, color=colour)
+                axes.tick_params(labelsize=6)
+                axes.set(yscale="log") if log and each[label].max() > 0 else None
+            grid[row, 0].set_ylabel(f"iteration {row + 1}", fontsize=8)
+        for axes, label in zip(grid[0], order, strict=True):
+            axes.set_title(f"{names[label]}: {scores[label]:.2f}", fontsize=8)
+        figure.supxlabel("distance of votes to the capsule's mean, weighted by assignment", fontsize=9, y=-0.02)
+    return figure
+
+
+def entropy_chart(data: dict[str, list[dict[str, Any]]]) -> Figure:
+    """A group of bars for each layer, a bar for each iteration."""
+    with house_style():
+        figure = Figure(figsize=(1.8 + 1.6 * len(data), 3.2))
+        axes = figure.add_subplot()
+        most = max(len(entropies) for entropies in data.values())
+        for iteration in range(most):
+            places = [index + 0.8 * (iteration - (most - 1) / 2) / most for index in range(len(data))]
+            values = [(entropies[min(iteration, len(entropies) - 1)]["relative"] or 0.0) for entropies in data.values()]
+            bars = axes.bar(
+                places,
+                values,
+                width=0.7 / most,
+                label=f"iteration {iteration + 1}",
+                color=COLOURS[iteration % len(COLOURS)],
+            )
+            axes.bar_label(bars, fmt="%.2f", fontsize=8)
+        axes.set_xticks(range(len(data)), [f"{name}\namong {each[0]['over']}" for name, each in data.items()])
+        axes.set(ylim=(0, 1.12), ylabel="entropy / greatest possible")
+        if most > 1:
+            axes.legend(fontsize=8, bbox_to_anchor=(1, 1), loc="upper left")
+    return figure
+
+
+def liveliness_chart(layers: Sequence[Liveliness]) -> Figure:
+    """For each layer and type: how often it is the most present one, and its greatest presence."""
+    with house_style():
+        figure = Figure(figsize=(8, 1.7 * len(layers) + 0.3), layout="constrained")
+        for axes, layer in zip(figure.subplots(len(layers), 1, squeeze=False)[:, 0], layers, strict=True):
+            types = range(len(layer.first))
+            dead = set(layer.silent) | set(layer.never_first)
+            colours = [COLOURS[4] if number in dead else COLOURS[0] for number in types]
+            axes.bar(types, 100 * layer.first.numpy(), color=COLOURS[0], width=0.7)
+            axes.set_xticks(types, [str(number) for number in types])
+            for tick, colour in zip(axes.get_xticklabels(), colours, strict=True):
+                tick.set_color(colour if colour == COLOURS[4] else "black")
+            axes.set(
+                ylabel="% first",
+                title=f"{layer.name}: {len(layer.silent)} silent, {len(layer.never_first)} never first",
+            )
+            axes.title.set_fontsize(9)
+            peaks = axes.twinx()
+            peaks.plot(types, layer.greatest.numpy(), "_", color=COLOURS[1], markersize=12, markeredgewidth=2)
+            peaks.set(ylim=(0, 1.08 * float(layer.greatest.max()) or 1.0))
+            peaks.set_ylabel("greatest\npresence", color=COLOURS[1])
+            peaks.spines["right"].set_visible(False)
+    return figure

@@ -1,0 +1,147 @@
+"""Explanations that one looks at: moved dimensions, another decoder's drawings, places that voted, vote distances.
+
+Each raises a TorchcapsError with the reason where a model or dataset is not of its kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchcaps.analysis.charts import vote_chart
+from torchcaps.analysis.couplings import vote_maps
+from torchcaps.analysis.decoding import draw_with_decoder_of
+from torchcaps.analysis.explanation import Explanation, Material
+from torchcaps.analysis.fields import extents
+from torchcaps.analysis.inspection import inspect_layers
+from torchcaps.analysis.perturbation import RANGES, change_of_drawing, fitting_ranges, perturb_dimensions
+from torchcaps.analysis.sheets import image_sheet, map_sheet
+from torchcaps.analysis.votes import vote_histograms
+from torchcaps.errors import TorchcapsError
+
+RUNNERS_UP = 3  # classes whose votes are shown when there is one image only
+HISTOGRAM_IMAGES = 3
+
+
+def explain_perturbation(material: Material) -> Explanation:
+    """Moved dimensions, in the range of each paper that fits the model."""
+    model, shown = material.model, material.shown
+    data: dict[str, Any] = {}
+    figures = {}
+    for paper in fitting_ranges(model):
+        drawn = [perturb_dimensions(model, image, paper=paper) for image in shown.images]
+        changes = torch.stack([change_of_drawing(each) for each in drawn])  # (K, D)
+        reach, steps = RANGES[paper].arguments(changes.shape[1])
+        moves = torch.linspace(-reach, reach, steps).tolist()
+        best = changes.argmax(1).tolist()
+        if len(drawn) == 1:
+            images, rows = drawn[0], [f"dim {number}" for number in range(changes.shape[1])]
+        else:
+            images = torch.stack([each[number] for each, number in zip(drawn, best, strict=True)])
+            rows = [f"{name}: dim {number}" for name, number in zip(shown.names, best, strict=True)]
+        title = f"range of {paper}: {-reach:.3g} to {reach:.3g}"
+        figures[f"perturbation-{paper}"] = image_sheet(images, rows, [f"{move:+.2g}" for move in moves], title)
+        data[paper] = {"moves": moves, "change": dict(zip(shown.names, changes.tolist(), strict=True))}
+        strongest, change = int(changes.mean(0).argmax()), float(changes.mean(0).max())
+        data[paper] |= {"strongest": strongest, "strongest_change": change}
+    words = [f"{each['strongest_change']:.3f} ({paper})" for paper, each in data.items()]
+    return Explanation(
+        f"the strongest dimension changes a pixel, end to end, by {', '.join(words)}",
+        "Drawings while one number of the winning capsule is moved: all dimensions of one image, or of an image of "
+        "each class the dimension that changes its drawing most.",
+        data,
+        figures,
+    )
+
+
+def explain_decoding(material: Material) -> Explanation:
+    """Drawings by the decoder of another model, beside the model's own."""
+    model, other, images = material.model, material.other, material.shown.images
+    if other is None:
+        raise TorchcapsError("no second model with a decoder was given (on the command line: --decoder RUN)")
+    drawn = {"image": images, "other decoder": draw_with_decoder_of(other, model, images)}
+    if drawn["other decoder"].shape != images.shape:
+        raise TorchcapsError(
+            f"the other decoder draws images {other.image_shape}, and these are {model.image_shape}: choose a model "
+            "for images of the same size"
+        )
+    with torch.no_grad():
+        drawn["other model"] = other.reconstruct(other(images))
+        if model.decoder is not None:
+            drawn["own decoder"] = model.reconstruct(model(images))
+    errors = {name: float((each - images).square().mean()) for name, each in drawn.items() if name != "image"}
+    sheet = image_sheet(torch.stack(list(drawn.values())), list(drawn), material.shown.names)
+    return Explanation(
+        ", ".join(f"{name}: {error:.4f}" for name, error in errors.items()) + " (mean squared error of a pixel)",
+        "Images; the capsules of this run drawn by the decoder of the other one; the other run's own capsules drawn by "
+        "its decoder; and, where this run has a decoder, its own drawing.",
+        {"mean_squared_error": errors},
+        {"decoding": sheet},
+    )
+
+
+def explain_couplings(material: Material) -> Explanation:
+    """Which places voted for the class that won, iteration by iteration; for one image, also for the runners-up."""
+    images, names = material.shown.images, material.class_names
+    single = len(images) == 1
+    if single:
+        images = images.expand(min(RUNNERS_UP, len(names)), -1, -1, -1)
+    output, layers = inspect_layers(material.model, images)
+    ranked = output.scores.argsort(1, descending=True)
+    classes = ranked.diagonal() if single else ranked[:, 0]
+    count = max(len(layer.couplings) for layer in layers)
+    maps = [vote_maps(layers, classes, iteration) for iteration in range(count)]  # [iteration][layer] (K, H, W)
+    frames = extents(material.model, layers)
+    columns = [f"iteration {number + 1}" for number in range(count)] if count > 1 else ["couplings"]
+    # The lowest layer in every iteration, then the last iteration as the layers above have it.
+    shown = [each[0] for each in maps] + maps[-1][1:]
+    columns += [layer.name.rpartition(".")[0] + f" {number}" for number, layer in enumerate(layers) if number]
+    arrays = [[each[row].numpy() for each in shown] for row in range(len(images))]
+    rows = [f"{names[int(label)]}\n{output.scores[row, label]:.2f}" for row, label in enumerate(classes)]
+    frames = [frames[0]] * count + frames[1:]
+    half = [_places_for_half(each[0]) for each in maps]
+    return Explanation(
+        "half of the votes for the class come from " + " -> ".join(f"{share:.0%}" for share in half) + " of the places",
+        "Where the votes for a class come from: each place's capsules, weighted by how present they are and by the "
+        "couplings that lead from them up to the class, whose name and score stand on the left. Red and blue are "
+        "positive and negative couplings, where a routing has both.",
+        {
+            "classes": [names[int(label)] for label in classes],
+            "places_for_half": half,
+            "maps": [[_rounded(layer) for layer in iteration] for iteration in maps],
+            "layers": [layer.name for layer in layers],
+        },
+        {"couplings": map_sheet(images, rows, columns, arrays, frames)},
+    )
+
+
+def explain_votes(material: Material) -> Explanation:
+    """Histograms of vote distances per iteration of EM routing, zoomed and with a logarithm."""
+    images, names = material.shown.images[:HISTOGRAM_IMAGES], material.shown.names
+    data = vote_histograms(material.model, images)
+    figures = {}
+    for number, scores in enumerate(data["scores"]):
+        for kind in ("zoomed", "whole"):
+            histograms = {"edges": data[kind]["edges"], "weights": data[kind]["weights"][number]}
+            chart = vote_chart(histograms, scores, material.class_names, log=kind == "whole")
+            figures[f"votes-{number}-{kind}"] = chart
+    words = " -> ".join(f"{distance:.2f}" for distance in data["mean_distance"])
+    return Explanation(
+        f"mean distance of a vote to the class capsule it is assigned to: {words}",
+        f"How far votes lie from each class capsule's mean, after each iteration, for {', '.join(names[: len(images)])}"
+        ": first zoomed in on the nearest tenth, then all of them with a logarithm. Red is the class that won.",
+        data,
+        figures,
+    )
+
+
+def _places_for_half(maps: torch.Tensor) -> float:
+    """The share of places that hold half of the votes, mean over the images: (K, H, W)."""
+    ordered = maps.abs().flatten(1).sort(1, descending=True).values.cumsum(1)
+    needed = (ordered < ordered[:, -1:] / 2).sum(1) + 1
+    return float((needed / ordered.shape[1]).mean())
+
+
+def _rounded(values: torch.Tensor) -> Any:
+    return (values * 1e5).round().div(1e5).tolist()

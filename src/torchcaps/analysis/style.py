@@ -1,0 +1,70 @@
+"""How figures look, and images as figures want them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from cycler import cycler
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from torchcaps.files import atomic_path
+
+# Distinguishable for all kinds of colour vision (Okabe and Ito).
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
+GREY = "#8c8c8c"
+SETTINGS: dict[str, Any] = {
+    "font.size": 10,
+    "text.color": "#1c2430",
+    "axes.edgecolor": "#d5dbe3",
+    "grid.color": "#d5dbe3",
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+
+
+@contextlib.contextmanager
+def house_style() -> Iterator[None]:
+    """Figures that are made inside look alike."""
+    with matplotlib.rc_context(SETTINGS):
+        yield
+
+
+def save_figure(figure: Figure, target: Path) -> None:
+    """Write a PNG file, whole or not at all, without a screen."""
+    FigureCanvasAgg(figure)
+    with house_style(), atomic_path(target) as temporary:
+        figure.savefig(temporary, format="png", dpi=120, bbox_inches="tight", facecolor="white")
+
+
+def as_rgb(image: Tensor) -> Any:
+    """(C, H, W) in [0, 1] to an array (H, W, 3); channels that are no colours are averaged."""
+    pixels = image.detach().cpu().clamp(0, 1)
+    if len(pixels) != 3:
+        pixels = pixels.mean(0, keepdim=True).expand(3, -1, -1)
+    return pixels.permute(1, 2, 0).numpy()
+
+
+def tiled(images: Tensor, gap: int = 2) -> Any:
+    """A white sheet with the images on it: (rows, columns, C, H, W) to an array."""
+    rows, columns, _, height, width = images.shape
+    sheet = np.ones((rows * (height + gap) - gap, columns * (width + gap) - gap, 3))
+    for row in range(rows):
+        for column in range(columns):
+            top, left = row * (height + gap), column * (width + gap)
+            sheet[top : top + height, left : left + width] = as_rgb(images[row, column])
+    return sheet
+
+
+def bare(axes: Any) -> None:
+    """No ticks and no frame, for pictures."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)

@@ -1,0 +1,78 @@
+r"""How far votes lie from the capsule they vote for, iteration by iteration of EM routing.
+
+Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, figures 2
+and B.2.
+
+.. math:: \delta_{ij}^{(t)} = | V_{ij} - \mu_j^{(t)} |, \quad \text{counted with weight } R_{ij}^{(t)}
+
+The paper zooms in on distances below 0.05, where its clusters lie. How tight a cluster gets depends on the variance
+floor, so the zoom here is at the distance within which a tenth of all assignments lie after the last iteration.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.analysis.inspection import LayerState, inspect_layers
+from torchcaps.errors import TorchcapsError
+from torchcaps.functional import weighted_votes
+from torchcaps.models import Model
+from torchcaps.routing.em import EMRouting
+
+BINS = 40
+ZOOM = 0.1  # share of the assignments that the zoomed histogram shows
+
+
+def vote_distances(layer: LayerState) -> list[Tensor]:
+    """Distance of each vote to its parent's mean, one (B, P, I, J) per iteration.
+
+    The means are those of the M-steps: of the votes weighted by assignment and by the child's activation.
+    """
+    routing = layer.routing
+    if not isinstance(routing, EMRouting):
+        raise TorchcapsError(
+            f"{type(routing).__name__} has no means that votes are assigned to: vote distances need EM routing"
+        )
+    if layer.votes is None or layer.children.activation is None:
+        raise TorchcapsError("vote distances need the votes: look into the layer with votes=True")
+    active = layer.children.activation.flatten(1)[:, layer.seen.squeeze(2)]  # (B, P, I)
+    mean: Tensor | None = None
+    distances = []
+    for assignment in layer.couplings:
+        weights = assignment * active.unsqueeze(3) + routing.mass_floor / active.shape[2]  # (B, P, I, J)
+        new_mean = weighted_votes(weights / weights.sum(2, keepdim=True), layer.votes)  # (B, P, J, D)
+        mean = new_mean if mean is None else torch.lerp(new_mean, mean, routing.mean_damping)
+        distances.append((layer.votes - mean.unsqueeze(2)).norm(dim=4))
+    return distances
+
+
+def vote_histograms(model: Model, images: Tensor, *, bins: int = BINS) -> dict[str, Any]:
+    """Weighted histograms of the distances to every class capsule, zoomed and whole.
+
+    Shapes: images (B, C, H, W). ``zoomed`` and ``whole`` hold ``edges`` (bins + 1) and ``weights``
+    [image][iteration][class][bin].
+    """
+    output, layers = inspect_layers(model, images, votes=True)
+    distances = torch.stack(vote_distances(layers[-1]), 1).flatten(2, 3)  # (B, T, P*I, J)
+    weights = torch.stack(layers[-1].couplings, 1).flatten(2, 3)
+    last, share = distances[:, -1].flatten().sort()
+    assigned = weights[:, -1].flatten()[share].cumsum(0)
+    near = float(last[int(torch.searchsorted(assigned, ZOOM * assigned[-1]))])
+    return {
+        "zoomed": _histograms(distances, weights, near, bins),
+        "whole": _histograms(distances, weights, float(distances.max()), bins),
+        "scores": output.scores.tolist(),
+        "mean_distance": ((distances * weights).sum((0, 2, 3)) / weights.sum((0, 2, 3))).tolist(),
+    }
+
+
+def _histograms(distances: Tensor, weights: Tensor, reach: float, bins: int) -> dict[str, Any]:
+    """Weights in equal bins from 0 to ``reach``: (B, T, I, J) to [image][iteration][class][bin]."""
+    place = (distances / max(reach, 1e-12) * bins).long()
+    inside = torch.where(distances <= reach, weights, 0.0)
+    counts = weights.new_zeros(*weights.shape[:2], weights.shape[3], bins)
+    counts.scatter_add_(3, place.clamp(max=bins - 1).transpose(2, 3), inside.transpose(2, 3))
+    return {"edges": torch.linspace(0, reach, bins + 1).tolist(), "weights": counts.tolist()}

@@ -1,0 +1,123 @@
+"""All explanations of a model in one call: what is written, what is left out, which images are shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from torchcaps.analysis.explain import EXPLANATIONS, explain
+from torchcaps.analysis.pictures import choose, read_image
+from torchcaps.data import MemoryImages, load_dataset
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import create_model
+
+SMALL = {"size": "laptop", "filters": 8, "types": 2, "hidden": (16, 16)}
+
+
+def coloured(count: int = 12, channels: int = 3, size: int = 32, classes: int = 3) -> MemoryImages:
+    images = torch.randint(0, 256, (count, channels, size, size), dtype=torch.uint8)
+    return MemoryImages(images, torch.arange(count) % classes, tuple("abcdefghij"[:classes]))
+
+
+def test_a_capsule_model_is_explained(tmp_path: Path) -> None:
+    model = create_model("capsnet", **SMALL)
+    report = explain(model, load_dataset("glyphs", "test"), tmp_path, other=model, sample=3, title="tiny <capsnet>")
+    assert set(report["explanations"]) == set(EXPLANATIONS) - {"votes"}
+    assert report["skipped"] == {
+        "votes": "DynamicRouting has no means that votes are assigned to: vote distances need EM routing"
+    }
+    assert json.loads((tmp_path / "explain.json").read_text()) == json.loads(json.dumps(report))
+    assert report["environment"]["command"]
+    files = [file for each in report["explanations"].values() for file in each["files"]]
+    for file in files:
+        with Image.open(tmp_path / file) as picture:
+            assert min(picture.size) > 100
+    assert {path.name for path in tmp_path.iterdir()} == {*files, "explain.json", "index.html"}
+    page = (tmp_path / "index.html").read_text()
+    assert page.count("<img ") == len(files)
+    assert "tiny &lt;capsnet&gt;" in page
+    assert not re.findall(r"""(?:src|href)=['"](?!data:)""", page), "the page must need nothing from elsewhere"
+    assert report["explanations"]["decoding"]["data"]["mean_squared_error"].keys() == {
+        "other decoder",
+        "other model",
+        "own decoder",
+    }
+
+
+def test_em_routing_in_colour(tmp_path: Path) -> None:
+    model = create_model(
+        "matrix-capsnet", size="laptop", filters=4, types=(2, 2, 2), channels=3, image_size=32, classes=3
+    )
+    report = explain(model, coloured(), tmp_path, picture="4", only=["couplings", "votes", "entropy", "dead"])
+    assert not report["skipped"]
+    assert report["about"].startswith("Shown: image 4.")
+    assert report["explanations"]["votes"]["files"] == ["votes-0-zoomed.png", "votes-0-whole.png"]
+    assert len(report["explanations"]["couplings"]["data"]["classes"]) == 3, "one image: the best three classes"
+    assert len(report["explanations"]["couplings"]["data"]["maps"]) == 3, "iterations"
+
+
+def test_a_model_without_capsules_is_left_alone(tmp_path: Path) -> None:
+    report = explain(create_model("convnet-avg", size="laptop"), load_dataset("glyphs", "test"), tmp_path, sample=2)
+    assert not report["explanations"]
+    assert set(report["skipped"]) == set(EXPLANATIONS)
+    assert all("ConvNetAvg has no" in reason or "--decoder" in reason for reason in report["skipped"].values())
+
+
+def test_plain_units_are_perturbed_and_nothing_is_said_of_couplings(tmp_path: Path) -> None:
+    model = create_model("convnet-cr", size="laptop", filters=8, hidden=(16, 16))
+    only = ["perturbation", "couplings"]
+    report = explain(model, load_dataset("glyphs", "test"), tmp_path, picture="0", only=only)
+    assert set(report["explanations"]["perturbation"]["data"]) == {"gu2021", "gu2021-units"}
+    assert set(report["skipped"]) == {"couplings"}
+
+
+def test_images_of_each_class_or_one(tmp_path: Path) -> None:
+    model, images = create_model("capsnet", **SMALL), load_dataset("glyphs", "test")
+    assert choose(model, images, None).names == list("0123456789")
+    torch.testing.assert_close(choose(model, images, "7").images, images.batch(torch.tensor([7])).images)
+    with pytest.raises(TorchcapsError, match="there is no image 1000: the set has images 0 to 999"):
+        choose(model, images, "1000")
+    with pytest.raises(TorchcapsError, match=r"nowhere\.png is no file and no number"):
+        choose(model, images, "nowhere.png")
+    with pytest.raises(TorchcapsError, match="knows 10 classes and the images have 3"):
+        choose(model, coloured(), None)
+    with pytest.raises(TorchcapsError, match=r"built for images \(1, 28, 28\)"):
+        choose(model, coloured(classes=10), None)
+    larger = coloured(channels=1, size=40, classes=10)
+    torch.testing.assert_close(
+        choose(model, larger, "3").images, larger.batch(torch.tensor([3])).images[..., 6:34, 6:34]
+    )
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "1", "I;16", "CMYK"])
+def test_a_picture_of_any_size_and_mode(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "picture.tiff"
+    Image.new(mode, (57, 33), color=1 if mode in ("L", "P", "1", "I;16") else None).save(path)
+    for shape in ((1, 28, 28), (3, 32, 32)):
+        image = read_image(path, shape)
+        assert image.shape == (1, *shape)
+        assert 0 <= float(image.min()) <= float(image.max()) <= 1
+
+
+def test_a_broken_picture_is_one_sentence(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"\x89PNG\r\n\x1a\n and then nothing")
+    with pytest.raises(TorchcapsError, match=r"broken\.png cannot be read: .*Use a PNG or JPEG picture"):
+        read_image(broken, (1, 28, 28))
+    huge = tmp_path / "huge.pgm"
+    huge.write_bytes(b"P5\n60000 60000\n255\n")
+    with pytest.raises(TorchcapsError, match=r"huge\.pgm claims 60000x60000 pixels|cannot be read"):
+        read_image(huge, (1, 28, 28))
+    with pytest.raises(TorchcapsError, match="grey or in three colours"):
+        read_image(broken, (2, 32, 32))
+
+
+def test_an_unknown_explanation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TorchcapsError, match="explanation 'copuling' is unknown: did you mean 'couplings'"):
+        explain(create_model("capsnet", **SMALL), load_dataset("glyphs", "test"), tmp_path, only=["copuling"])
+    assert not list(tmp_path.iterdir())
