@@ -1,0 +1,73 @@
+"""Which numbers of a model an attack climbs on: its views.
+
+A capsule's length saturates below one and hides the gradient, so "the logits" of a capsule network are a choice. It is
+made here by name, and every result says which was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import Output
+from torchcaps.registry import Registry
+
+STRONGEST = "strongest"
+# Scores are drawn this much towards the middle before a logarithm is taken of them. Cutting them off instead would
+# set the gradient of every saturated capsule to zero.
+MARGIN = 1e-6
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to read logits (B, classes) out of a model's answer."""
+
+    name: str
+    description: str
+    read: Callable[[Output], Tensor]
+    bounded: bool = False  # makes sense only where scores lie in [0, 1]
+
+
+def _atanh(output: Output) -> Tensor:
+    return torch.atanh(output.scores.clamp(0, 1) * (1 - MARGIN))
+
+
+def _log_odds(output: Output) -> Tensor:
+    return torch.logit(output.scores.clamp(0, 1) * (1 - 2 * MARGIN) + MARGIN)
+
+
+# In the order in which they are tried: the most telling first.
+views: Registry[View] = Registry("logits")
+views.add(View("logits", "the model's own logits", lambda output: output.logits))
+views.add(View("log-odds", "log s / (1 - s) of the scores", _log_odds, bounded=True))
+views.add(View("atanh", "inverse hyperbolic tangent of the scores", _atanh, bounded=True))
+views.add(View("scores", "class scores: capsule lengths or probabilities", lambda output: output.scores))
+
+
+def choose_views(name: str, answers: Output) -> list[View]:
+    """The views of that name; for ``strongest`` all that fit the model and differ, the most telling first.
+
+    Args:
+        name: ``strongest`` or one of the views.
+        answers: the model's answer to clean images, by which is seen what fits.
+    """
+    fits = float(answers.scores.min()) >= 0 and float(answers.scores.max()) <= 1
+    if name != STRONGEST:
+        if name not in views:
+            known = ", ".join([STRONGEST, *views.names()])
+            raise TorchcapsError(f"logits '{name}' are unknown: choose one of {known}")
+        if views.get(name).bounded and not fits:
+            raise TorchcapsError(
+                f"logits '{name}' need scores in [0, 1], and this model's reach {float(answers.scores.max()):.3g}: "
+                "use 'logits' or 'scores'"
+            )
+        return [views.get(name)]
+    chosen = [view for view in views if fits or not view.bounded]
+    # The own logits of most capsule networks are the log-odds of the scores: trying both would be trying one twice.
+    if fits and torch.allclose(answers.logits, _log_odds(answers), rtol=1e-3, atol=1e-3):
+        chosen.remove(views.get("logits"))
+    return chosen

@@ -1,0 +1,123 @@
+"""Universal: a generator that draws perturbations, each of which shall spoil all images at once.
+
+chen2019, section 4.4 and supplement 6.2; after Moosavi-Dezfooli et al.: Universal adversarial perturbations, 2017,
+https://arxiv.org/abs/1610.08401.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from torchcaps.attacks.base import Attack
+from torchcaps.attacks.registry import AttackRecord, attacks
+from torchcaps.attacks.sight import Sight
+from torchcaps.data.base import pieces
+from torchcaps.errors import TorchcapsError
+
+LATENT = 100
+
+
+class PerturbationGenerator(nn.Module):
+    """Latent vectors (N, 100) in [0, 1] to perturbations (N, C, H, W) in (-1, 1).
+
+    Three deconvolutions, batch normalisation after each. The paper gives no widths: 64 and 32 maps here.
+    """
+
+    def __init__(self, image_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        channels, self.height, self.width = image_shape
+        start = (-(-self.height // 4), -(-self.width // 4))  # doubled twice, then cut to the image
+        self.layers = nn.Sequential(
+            nn.ConvTranspose2d(LATENT, 64, start),
+            nn.BatchNorm2d(64),
+            nn.ReLU(),
+            nn.ConvTranspose2d(64, 32, 4, stride=2, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.ConvTranspose2d(32, channels, 4, stride=2, padding=1),
+            nn.BatchNorm2d(channels),
+            nn.Tanh(),
+        )
+
+    def forward(self, latent: Tensor) -> Tensor:
+        drawn: Tensor = self.layers(latent[:, :, None, None])
+        return drawn[:, :, : self.height, : self.width]
+
+
+class Universal(Attack):
+    """Train the generator against the fixed model, then add one of its draws to every image.
+
+    Each image is given a random wrong label, and the generator minimises the cross-entropy of the answers with those:
+    over many images that means away from whatever the clean answer was. The paper trains on the images that it attacks,
+    and so does this. ``history`` is the accuracy that one draw leaves, by iteration.
+
+    Args:
+        norm: ``linf`` or ``l2``.
+        iterations: training steps of the generator, one batch of images each.
+        batch: images in a step, each with a draw of its own.
+        measured: iterations between two measurements of the accuracy.
+        learning_rate: of Adam.
+    """
+
+    every_view = False
+    at_once = True
+
+    def __init__(
+        self,
+        *,
+        norm: str = "linf",
+        iterations: int = 120,
+        batch: int = 64,
+        measured: int = 10,
+        learning_rate: float = 0.01,
+    ) -> None:
+        super().__init__(norm=norm)
+        if min(iterations, measured) < 1 or batch < 2:
+            raise TorchcapsError(
+                "the universal attack needs at least 1 iteration, measured every 1 or more, and a batch of 2 for its "
+                f"normalisation, got {iterations}, {measured} and {batch}"
+            )
+        self.iterations, self.batch, self.measured, self.learning_rate = iterations, batch, measured, learning_rate
+
+    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+        generator = PerturbationGenerator(sight.model.image_shape).to(images)
+        optimizer = torch.optim.Adam(generator.parameters(), self.learning_rate)
+        shift = torch.randint(1, sight.model.classes, labels.shape).to(labels)
+        wrong = (labels + shift) % sight.model.classes
+        sight.history[0] = 1.0  # only what is answered rightly comes here
+        moved = images
+        for iteration in range(1, self.iterations + 1):
+            if sight.left < 1:
+                break
+            rows = torch.randint(len(images), (self.batch,)).to(labels)
+            with torch.enable_grad():
+                drawn = generator.train()(torch.rand(self.batch, LATENT).to(images))
+                tried = self.spread(images[rows], drawn, epsilon)
+                loss = F.cross_entropy(sight.view.read(sight.look(tried)), wrong[rows])
+                optimizer.zero_grad()
+                loss.backward()
+            optimizer.step()
+            if iteration % self.measured == 0 or iteration == self.iterations:
+                moved = self._one_draw(generator, images, epsilon)
+                sight.history[iteration] = self._accuracy(sight, moved, labels)
+        return moved
+
+    def spread(self, images: Tensor, drawn: Tensor, epsilon: float) -> Tensor:
+        """Images with perturbations added, as large as epsilon allows."""
+        sized = drawn if self.norm.name == "linf" else self.norm.steepest(drawn)
+        return (images + epsilon * sized).clamp(0, 1)
+
+    @torch.no_grad()
+    def _one_draw(self, generator: PerturbationGenerator, images: Tensor, epsilon: float) -> Tensor:
+        return self.spread(images, generator.eval()(torch.rand(1, LATENT).to(images)), epsilon)
+
+    def _accuracy(self, sight: Sight, moved: Tensor, labels: Tensor) -> float:
+        right = [sight.model(moved[part]).scores.argmax(1) == labels[part] for part in pieces(len(moved), self.batch)]
+        return torch.cat(right).double().mean().item()
+
+
+attacks.add(
+    AttackRecord("universal", "one perturbation for all images, from a trained generator", "chen2019", Universal)
+)
