@@ -1,0 +1,143 @@
+"""How time and memory grow with batch, capsule types, routing iterations and image size.
+
+What grows like x to the power e is a straight line of slope e when both axes are logarithmic: e is fitted by least
+squares. The points of an axis take turns in one process; memory is measured in a fresh process for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from torchcaps.bench.forms import Subject
+from torchcaps.bench.memory import step_memory
+from torchcaps.bench.nets import Net
+from torchcaps.bench.timing import Budget, interleaved, summary, threads
+from torchcaps.errors import unknown_name
+from torchcaps.layers import Capsules
+from torchcaps.models.capsule_model import CapsuleModel
+from torchcaps.progress import progress_bar
+
+Job = Callable[[], None]
+FORMS = ("torchcaps", "plain")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What grows, over which values, and how a network gets one of them."""
+
+    values: tuple[int, ...]
+    apply: Callable[[Net, int], Net]
+
+
+def _option(net: Net, name: str, value: Any) -> Net:
+    return replace(net, options={**net.options, name: value})
+
+
+BATCH = Axis((2, 4, 8, 16), lambda net, value: replace(net, batch=value))
+ITERATIONS = Axis((1, 2, 3, 4, 5), lambda net, value: _option(net, "routing_options", {"iterations": value}))
+PIXELS = Axis((20, 28, 40), lambda net, value: replace(net, image_size=value))
+# For each model: the network in the middle, and what is done to it.
+MODELS: dict[str, tuple[Net, dict[str, Axis]]] = {
+    "matrix-capsnet": (
+        Net("matrix-capsnet", batch=4, image_size=32, classes=5),
+        {
+            "batch": BATCH,
+            "types": Axis((8, 16, 32), lambda net, value: _option(net, "types", (value,) * 3)),
+            "iterations": ITERATIONS,
+            "image size": PIXELS,
+        },
+    ),
+    "capsnet": (
+        Net("capsnet", batch=8),
+        {
+            "batch": BATCH,
+            "types": Axis((8, 16, 32, 64), lambda net, value: _option(net, "types", value)),
+            "iterations": ITERATIONS,
+            "image size": PIXELS,
+        },
+    ),
+}
+
+
+def measure_growth(names: Sequence[str], budget: Budget) -> dict[str, Any]:
+    """For each model and axis: the values, and of each form the seconds, the bytes and their exponents; one thread."""
+    for name in names:
+        if name not in MODELS:
+            raise unknown_name("model with growth axes", name, MODELS)
+    result: dict[str, Any] = {}
+    for name in names:
+        net, axes = MODELS[name]
+        result[name] = {}
+        for title, axis in axes.items():
+            measured = {"values": list(axis.values), "batch": net.batch}
+            measured["seconds"] = grow_time(net, axis, training_step, budget)
+            measured["bytes"] = grow_memory(net, axis)
+            if axis is ITERATIONS:  # around the routing a step has parts that no iteration repeats
+                measured["seconds, routing alone"] = grow_time(net, axis, routing_alone, budget)
+            result[name][title] = measured
+    return result
+
+
+def grow_time(
+    net: Net, axis: Axis, build: Callable[[Net, str], Job], budget: Budget, forms: Iterable[str] = FORMS
+) -> dict[str, Any]:
+    """Seconds of some work along an axis, and the exponent, for each form; on one thread."""
+    points = {value: axis.apply(net, value) for value in axis.values}
+    with threads(1):
+        jobs = {f"{form} {value}": build(point, form) for form in forms for value, point in points.items()}
+        seconds = interleaved(jobs, budget, f"{net.model}: {build.__name__.replace('_', ' ')}")
+    result = {}
+    for form in forms:
+        each = [summary(seconds[f"{form} {value}"]) for value in points]
+        result[form] = {"points": each, "exponent": exponent(axis.values, [point["median"] for point in each])}
+    return result
+
+
+def grow_memory(net: Net, axis: Axis, forms: Iterable[str] = FORMS) -> dict[str, Any]:
+    """Bytes of a training step along an axis, and their exponents, for each form."""
+    result: dict[str, Any] = {form: {"activations": [], "peak": []} for form in forms}
+    with progress_bar(f"{net.model}: memory", len(result) * len(axis.values)) as advance:
+        for form, measured in result.items():
+            for value in axis.values:
+                for kind, size in step_memory(axis.apply(net, value), form).items():
+                    measured[kind].append(size)
+                advance(1)
+            measured["exponents"] = {kind: exponent(axis.values, measured[kind]) for kind in ("activations", "peak")}
+    return result
+
+
+def training_step(net: Net, form: str) -> Job:
+    """A whole step of training."""
+    return Subject(net, form).train_step
+
+
+def routing_alone(net: Net, form: str) -> Job:
+    """Primary capsules to class capsules and back, for a network of capsules."""
+    subject = Subject(net, form)
+    model = subject.model
+    assert isinstance(model, CapsuleModel)  # those that have axes are
+    with torch.no_grad():
+        primary = model.primary(model.features(model.preprocess(subject.images)))
+    leaves = Capsules(*(None if each is None else each.detach().requires_grad_() for each in primary))
+
+    def route() -> None:
+        with subject.kernels():
+            capsules, _ = model.capsules(leaves)
+            capsules.pose.square().mean().backward()
+
+    return route
+
+
+def exponent(values: Sequence[float], measured: Sequence[float]) -> float:
+    """The e of measured ~ values ** e, by least squares on logarithms.
+
+    >>> round(exponent([1, 2, 4], [3, 12, 48]), 6)
+    2.0
+    """
+    slope, _ = np.polyfit(np.log(values), np.log(np.maximum(measured, 1e-12)), 1)
+    return float(slope)

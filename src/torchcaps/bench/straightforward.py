@@ -1,0 +1,165 @@
+"""Capsule layers as public code usually writes them, to be measured against: correct, and generous with memory.
+
+W is repeated for every image and multiplied by broadcasting, logits of routing have the size of the votes, the steps of
+EM keep whole temporaries of that size, and a convolution per pair of capsule types is a Python loop. The weights are
+those of the given layer, and so is the outcome: a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torchcaps.functional import softmax_over_parents
+from torchcaps.layers import (
+    CapsuleLayer,
+    Capsules,
+    ChannelConvTransform,
+    ConvTransform,
+    CoordinateAddition,
+    DenseTransform,
+    PositionSharedTransform,
+    SharedTransform,
+    Transform,
+)
+from torchcaps.models import Model
+from torchcaps.routing import Routed, Routing
+from torchcaps.routing.base import Nonlinearity
+from torchcaps.routing.dynamic import DynamicRouting
+from torchcaps.routing.em import EMRouting
+
+
+def write_out(model: Model) -> None:
+    """Put the straightforward forms into a model's capsule layers; what has none stays."""
+    for layer in model.modules():
+        if isinstance(layer, CapsuleLayer):
+            layer.transform = BroadcastTransform(layer.transform)
+            if isinstance(layer.routing, DynamicRouting):
+                layer.routing = WideDynamicRouting(layer.routing)
+            elif isinstance(layer.routing, EMRouting) and layer.routing.activation == "mdl":
+                layer.routing = WideEMRouting(layer.routing)
+
+
+class BroadcastTransform(Transform):
+    """The votes of a transform, by a product of matrices for each image, child and parent."""
+
+    def __init__(self, transform: Transform) -> None:
+        super().__init__(transform.child_index)
+        self.shape, self.grid, self.transform = transform.shape, transform.grid, transform
+
+    def gather(self, values: Tensor) -> Tensor:
+        return self.transform.gather(values)
+
+    def forward(self, capsules: Capsules) -> Tensor:
+        return broadcast_votes(self.transform, capsules)
+
+
+def broadcast_votes(transform: Transform, capsules: Capsules) -> Tensor:
+    """Votes (B, P, I, J, D) of a transform."""
+    if isinstance(transform, CoordinateAddition):
+        return broadcast_votes(transform.transform, capsules) + transform.offset
+    if isinstance(transform, ChannelConvTransform):
+        return looped_votes(transform, capsules)
+    seen, parents = transform.gather(capsules.pose), transform.shape.parents  # (B, P, I, D)
+    if isinstance(transform, DenseTransform | SharedTransform):
+        weight = transform.weight.reshape(-1, transform.weight.shape[-2], parents, transform.shape.size)
+        return _multiplied(seen.unsqueeze(3), weight)
+    if isinstance(transform, ConvTransform | PositionSharedTransform):
+        rows, columns = transform.child_pose
+        matrices, right = seen.unflatten(3, (rows, columns)), transform.multiply == "right"
+        matrices = matrices if right else matrices.transpose(3, 4)
+        weight = transform.weight.unflatten(2, (parents, -1))  # (N, q, J, q')
+        votes = _multiplied(matrices, weight).unflatten(4, (matrices.shape[3], -1))
+        return votes.flatten(4) if right else votes.transpose(4, 5).flatten(4)
+    return transform(capsules)  # type: ignore[no-any-return]
+
+
+def _multiplied(matrices: Tensor, weight: Tensor) -> Tensor:
+    """(B, P, I, p, q) times (N, q, J, q') for each image, position and parent: (B, P, I, J, p*q')."""
+    batch, positions, children = matrices.shape[:3]
+    weight = weight.transpose(1, 2).repeat(children // len(weight), 1, 1, 1)  # (I, J, q, q')
+    for_all = weight.repeat(batch, positions, 1, 1, 1, 1)  # (B, P, I, J, q, q'): the copies
+    return (matrices.unsqueeze(3) @ for_all).flatten(4)
+
+
+def looped_votes(transform: ChannelConvTransform, capsules: Capsules) -> Tensor:
+    """A convolution for each pair of types, one after the other."""
+    types, parents, size = transform.shape.children, transform.shape.parents, transform.shape.size
+    weights = transform.weight.unflatten(0, (types, parents, size))
+    biases = transform.bias.unflatten(0, (types, parents, size))
+    votes = []
+    for child in range(types):
+        maps = capsules.pose[:, :, :, child].permute(0, 3, 1, 2)  # (B, D_child, H, W)
+        for parent in range(parents):
+            place = weights[child, parent], biases[child, parent], transform.stride, transform.padding
+            votes.append(F.conv2d(maps, *place).flatten(2).transpose(1, 2))  # (B, P, D)
+    return torch.stack(votes, 2).unflatten(2, (types, parents))
+
+
+class WideDynamicRouting(Routing):
+    """Dynamic routing whose logits are repeated for every number of a vote."""
+
+    def __init__(self, routing: DynamicRouting) -> None:
+        super().__init__(routing.shape)
+        self.iterations = routing.iterations
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+        trace: bool,
+    ) -> Routed:
+        logits = torch.zeros_like(votes)  # (B, P, I, J, D)
+        for iteration in range(self.iterations):
+            if child_index is None:
+                couplings = logits.softmax(3)
+            else:
+                each = [softmax_over_parents(part, child_index) for part in logits.unbind(4)]
+                couplings = torch.stack(each, 4)
+            pose = (couplings * votes).sum(2, keepdim=True)  # (B, P, 1, J, D)
+            if iteration < self.iterations - 1:
+                logits = logits + (votes * nonlinearity(pose)).sum(4, keepdim=True)
+        return Routed(pose.squeeze(2))
+
+
+class WideEMRouting(Routing):
+    """EM routing that computes densities number by number, for all votes at once."""
+
+    needs_activation = True
+
+    def __init__(self, routing: EMRouting) -> None:
+        super().__init__(routing.shape)
+        self.inner = routing
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+        trace: bool,
+    ) -> Routed:
+        assert activation is not None  # the base has looked
+        inner, size = self.inner, votes.shape[4]
+        assignment = softmax_over_parents(torch.zeros_like(votes[..., 0]), child_index)
+        for iteration in range(inner.iterations):
+            weights = (assignment * activation.unsqueeze(3)).unsqueeze(4).repeat(1, 1, 1, 1, size)  # as wide as votes
+            mass = weights.sum(2, keepdim=True)  # (B, P, 1, J, D)
+            weights = (weights + inner.mass_floor / votes.shape[2]) / (mass + inner.mass_floor)
+            mean = (weights * votes).sum(2, keepdim=True)
+            variance = (weights * (votes - mean) ** 2).sum(2, keepdim=True) + inner.variance_floor
+            cost = (inner.beta_u.view(-1, 1) + variance.sqrt().log()) * mass / inner.expected_mass
+            temperature = inner.final_lambda * (1 - 0.95 ** (iteration + 1))
+            active = torch.sigmoid(temperature * (inner.beta_a - cost.sum(4)))  # (B, P, 1, J)
+            if iteration < inner.iterations - 1:
+                density = -((votes - mean) ** 2) / (2 * variance) - variance.sqrt().log() - 0.5 * math.log(2 * math.pi)
+                joint = density.sum(4) + (active + 1e-30).log()  # (B, P, I, J)
+                assignment = softmax_over_parents(joint, child_index)
+        return Routed(mean.squeeze(2), active.squeeze(2))
