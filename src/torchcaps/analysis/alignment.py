@@ -32,7 +32,7 @@ PAPER = {
     },
     "random": {"mean": 0.311, "deviation": 0.262, "size": 32},
 }
-BINS = 40
+BINS = 20
 
 
 def align(differences: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from torchcaps.analysis.dead import Liveliness
 from torchcaps.analysis.style import COLOURS, GREY, house_style
 
 MOST_CLASSES = 10
+MARKS: dict[str, Any] = {"color": GREY, "markersize": 6, "markeredgecolor": "white"}  # what a paper has printed
 
 
 def compactness_chart(data: dict[str, Any]) -> Figure:
@@ -23,7 +24,7 @@ def compactness_chart(data: dict[str, Any]) -> Figure:
         axes = figure.add_subplot()
         axes.bar(names, scores, width=0.6, label="this run")
         for (network, values), marker in zip(data["paper"].items(), "sv^o", strict=True):
-            axes.plot(names, values, marker, color=GREY, markersize=5, label=f"gu2021: {network}")
+            axes.plot(names, values, marker, **MARKS, label=f"gu2021: {network}")
         axes.axhline(data["greatest"], color=COLOURS[4], linestyle="--", label=f"greatest: log {data['size']}")
         axes.set(yscale="log", ylabel="KL to uniform, nats")
         axes.grid(axis="y", alpha=0.6)
@@ -42,7 +43,7 @@ def alignment_chart(data: dict[str, Any]) -> Figure:
         means = [data["ratio"][factor][sign]["mean"] or 0.0 for factor, sign in keys]
         left.bar(names, means, width=0.6, label="this run")
         marks = [data["paper"]["ratio"][factor][sign] for factor, sign in keys]
-        left.plot(names, marks, "D", color=GREY, markersize=5, label="choi2019, table 3")
+        left.plot(names, marks, "D", **MARKS, label="choi2019, table 3")
         for value, colour, line, words in (
             (own["mean"], COLOURS[4], "-", f"random, {own['size']}-D, computed: {own['mean']:.3f}"),
             (paper["mean"], COLOURS[1], "--", f"random, {paper['size']}-D, computed: {paper['mean']:.3f}"),
@@ -55,7 +56,12 @@ def alignment_chart(data: dict[str, Any]) -> Figure:
         for factor, cosine in data["cosine"].items():
             counts = np.asarray(cosine["counts"])
             right.stairs(counts, np.linspace(-1, 1, len(counts) + 1), label=factor, linewidth=1.6)
-        right.set(xlabel="cosine between the align vectors of + and -", ylabel="images", xlim=(-1, 1))
+        right.set(
+            xlabel="cosine between the align vectors of + and -",
+            ylabel="images",
+            xlim=(-1, 1),
+            xticks=(-1, -0.5, 0, 0.5, 1),
+        )
         right.legend(fontsize=8)
     return figure
 
@@ -67,15 +73,15 @@ def vote_chart(histograms: dict[str, Any], scores: Sequence[float], names: Seque
     winner = int(np.argmax(scores))
     with house_style():
         figure = Figure(figsize=(1.15 * len(order) + 0.6, 1.05 * len(weights) + 0.7))
-        # In the zoomed figure one scale for all, so that classes can be compared; with a logarithm each has its own.
-        grid = figure.subplots(len(weights), len(order), squeeze=False, sharex=True, sharey=not log)
+        grid = figure.subplots(len(weights), len(order), squeeze=False, sharex=True, sharey=True)
+        if log:  # what weighs less than a ten-thousandth of the highest bar is below the axis
+            grid[0, 0].set(yscale="log", ylim=(1e-4 * weights.max(), 2 * weights.max()))
         for row, each in enumerate(weights):
             for column, label in enumerate(order):
                 axes = grid[row, column]
                 colour = COLOURS[4] if label == winner else COLOURS[0]
                 axes.stairs(each[label], edges, fill=True, color=colour)
                 axes.tick_params(labelsize=6)
-                axes.set(yscale="log") if log and each[label].max() > 0 else None
             grid[row, 0].set_ylabel(f"iteration {row + 1}", fontsize=8)
         for axes, label in zip(grid[0], order, strict=True):
             axes.set_title(f"{names[label]}: {scores[label]:.2f}", fontsize=8)
@@ -99,7 +105,7 @@ def entropy_chart(data: dict[str, list[dict[str, Any]]]) -> Figure:
                 label=f"iteration {iteration + 1}",
                 color=COLOURS[iteration % len(COLOURS)],
             )
-            axes.bar_label(bars, fmt="%.2f", fontsize=8)
+            axes.bar_label(bars, fmt="%.3f", fontsize=8)
         axes.set_xticks(range(len(data)), [f"{name}\namong {each[0]['over']}" for name, each in data.items()])
         axes.set(ylim=(0, 1.12), ylabel="entropy / greatest possible")
         if most > 1:

@@ -7,7 +7,8 @@ Couplings are followed down from a class capsule to the lowest capsules:
 Where each child shares itself out among its parents (dynamic and EM routing), q is the share of a capsule that ends up
 in the class; where each parent shares out its attention (choi2019), q is the share of the class's attention that comes
 down to the capsule. Couplings that are no shares (chen2019, yang2021) give weights of any sign. A picture shows, place
-by place, the sum over the types of q times how present the capsule is.
+by place, the sum over the types of q times how present the capsule is. A place that more windows see has more ways up:
+under windows of 3 with a stride of 2 (choi2019) this shows as a grid.
 """
 
 from __future__ import annotations
@@ -45,6 +46,17 @@ def vote_maps(layers: list[LayerState], classes: Tensor, iteration: int) -> list
     return [(share * presence(layer.children)).sum(3) for share, layer in zip(shares, layers, strict=True)]
 
 
+def gets_of_present(layers: list[LayerState], classes: Tensor, iteration: int) -> float:
+    """The share of all that is present among the lowest capsules that comes to a class, mean over the images."""
+    sent = vote_maps(layers, classes, iteration)[0].flatten(1).sum(1)
+    return float((sent / presence(layers[0].children).flatten(1).sum(1).clamp_min(1e-30)).mean())
+
+
+def shares_itself_out(layer: LayerState) -> bool:
+    """Whether the couplings of each child sum to one over all its parents."""
+    return _sum_to_one(_sums(layer.couplings[0], _owners(layer)))
+
+
 @dataclass(frozen=True)
 class Entropy:
     """Mean entropy of a layer's couplings in one iteration.
@@ -63,7 +75,7 @@ def coupling_entropy(layer: LayerState) -> list[Entropy]:
     """The entropy for every iteration. Couplings that are no shares are taken by their size, divided by their sum."""
     first = layer.couplings[0]
     owner = _owners(layer)
-    over = "children" if not _sum_to_one(_sums(first, owner)) and _sum_to_one(first.sum(2)) else "parents"
+    over = "children" if not shares_itself_out(layer) and _sum_to_one(first.sum(2)) else "parents"
     return [_entropy(couplings.abs(), owner, over) for couplings in layer.couplings]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torchcaps.analysis.charts import vote_chart
-from torchcaps.analysis.couplings import vote_maps
+from torchcaps.analysis.couplings import gets_of_present, shares_itself_out, vote_maps
 from torchcaps.analysis.decoding import draw_with_decoder_of
 from torchcaps.analysis.explanation import Explanation, Material
 from torchcaps.analysis.fields import extents
@@ -33,7 +33,7 @@ def explain_perturbation(material: Material) -> Explanation:
         drawn = [perturb_dimensions(model, image, paper=paper) for image in shown.images]
         changes = torch.stack([change_of_drawing(each) for each in drawn])  # (K, D)
         reach, steps = RANGES[paper].arguments(changes.shape[1])
-        moves = torch.linspace(-reach, reach, steps).tolist()
+        moves = [round(move, 6) for move in torch.linspace(-reach, reach, steps).tolist()]
         best = changes.argmax(1).tolist()
         if len(drawn) == 1:
             images, rows = drawn[0], [f"dim {number}" for number in range(changes.shape[1])]
@@ -41,7 +41,9 @@ def explain_perturbation(material: Material) -> Explanation:
             images = torch.stack([each[number] for each, number in zip(drawn, best, strict=True)])
             rows = [f"{name}: dim {number}" for name, number in zip(shown.names, best, strict=True)]
         title = f"range of {paper}: {-reach:.3g} to {reach:.3g}"
-        figures[f"perturbation-{paper}"] = image_sheet(images, rows, [f"{move:+.2g}" for move in moves], title)
+        figures[f"perturbation-{paper}"] = image_sheet(
+            images, rows, [f"{move:+.2g}" if move else "0" for move in moves], title
+        )
         data[paper] = {"moves": moves, "change": dict(zip(shown.names, changes.tolist(), strict=True))}
         strongest, change = int(changes.mean(0).argmax()), float(changes.mean(0).max())
         data[paper] |= {"strongest": strongest, "strongest_change": change}
@@ -96,19 +98,25 @@ def explain_couplings(material: Material) -> Explanation:
     columns = [f"iteration {number + 1}" for number in range(count)] if count > 1 else ["couplings"]
     # The lowest layer in every iteration, then the last iteration as the layers above have it.
     shown = [each[0] for each in maps] + maps[-1][1:]
-    columns += [layer.name.rpartition(".")[0] + f" {number}" for number, layer in enumerate(layers) if number]
+    columns += [f"below layer {number + 1}" for number in range(1, len(layers))]
     arrays = [[each[row].numpy() for each in shown] for row in range(len(images))]
     rows = [f"{names[int(label)]}\n{output.scores[row, label]:.2f}" for row, label in enumerate(classes)]
     frames = [frames[0]] * count + frames[1:]
     half = [_places_for_half(each[0]) for each in maps]
+    finding = f"half of the votes for the class come from {_arrows(half)} of the places"
+    gained = [gets_of_present(layers, classes, iteration) for iteration in range(count)]
+    if all(shares_itself_out(layer) for layer in layers):
+        finding = f"the class gets {_arrows(gained)} of what is present; {finding}"
     return Explanation(
-        "half of the votes for the class come from " + " -> ".join(f"{share:.0%}" for share in half) + " of the places",
+        finding,
         "Where the votes for a class come from: each place's capsules, weighted by how present they are and by the "
-        "couplings that lead from them up to the class, whose name and score stand on the left. Red and blue are "
-        "positive and negative couplings, where a routing has both.",
+        "couplings that lead from them up to the class, whose name and score stand on the left. The colours of a "
+        "row run from its smallest value to its greatest; red and blue are positive and negative couplings, where a "
+        "routing has both.",
         {
             "classes": [names[int(label)] for label in classes],
             "places_for_half": half,
+            "share_of_present": gained,
             "maps": [[_rounded(layer) for layer in iteration] for iteration in maps],
             "layers": [layer.name for layer in layers],
         },
@@ -130,7 +138,7 @@ def explain_votes(material: Material) -> Explanation:
     return Explanation(
         f"mean distance of a vote to the class capsule it is assigned to: {words}",
         f"How far votes lie from each class capsule's mean, after each iteration, for {', '.join(names[: len(images)])}"
-        ": first zoomed in on the nearest tenth, then all of them with a logarithm. Red is the class that won.",
+        ": first zoomed in on the nearer half, then all of them with a logarithm. Red is the class that won.",
         data,
         figures,
     )
@@ -141,6 +149,10 @@ def _places_for_half(maps: torch.Tensor) -> float:
     ordered = maps.abs().flatten(1).sort(1, descending=True).values.cumsum(1)
     needed = (ordered < ordered[:, -1:] / 2).sum(1) + 1
     return float((needed / ordered.shape[1]).mean())
+
+
+def _arrows(shares: list[float]) -> str:
+    return " -> ".join(f"{share:.1%}" for share in shares)
 
 
 def _rounded(values: torch.Tensor) -> Any:

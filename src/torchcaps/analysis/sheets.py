@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.analysis.fields import Extent
 from torchcaps.analysis.style import as_rgb, bare, house_style, tiled
 
-CELL = 0.55  # inches
+CELL, MAP_CELL, NAMES, TITLES = 0.55, 1.1, 0.9, 0.3  # inches
 
 
 def image_sheet(images: Tensor, rows: Sequence[str], columns: Sequence[str], label: str = "") -> Figure:
@@ -43,10 +42,13 @@ def map_sheet(
         frames: for each column, where the map lies on the image.
     """
     height, width = images.shape[2:]
-    cell = 1.15
+    across, down = MAP_CELL * (len(columns) + 1) + NAMES, MAP_CELL * len(rows) * height / width + TITLES
     with house_style():
-        figure = Figure(figsize=(cell * (len(columns) + 1) + 0.8, cell * len(rows) * height / width + 0.4))
-        grid = figure.subplots(len(rows), len(columns) + 1, squeeze=False, gridspec_kw={"wspace": 0.06, "hspace": 0.06})
+        figure = Figure(figsize=(across, down))
+        grid = figure.subplots(len(rows), len(columns) + 1, squeeze=False)
+        figure.subplots_adjust(
+            left=NAMES / across, right=1, top=1 - TITLES / down, bottom=0, wspace=0.05, hspace=0.05 * width / height
+        )
         for row, name in enumerate(rows):
             background = as_rgb(images[row])
             for column, axes in enumerate(grid[row]):
@@ -55,21 +57,20 @@ def map_sheet(
                 bare(axes)
             grid[row, 0].set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center")
             for column, values in enumerate(maps[row]):
-                _paint_map(grid[row, column + 1], values, _limit(maps[row], frames, column), frames[column])
+                _paint_map(grid[row, column + 1], values, _limits(maps[row], frames, column), frames[column])
                 grid[row, column + 1].set(xlim=(0, width), ylim=(height, 0))
         for axes, title in zip(grid[0], ("image", *columns), strict=True):
             axes.set_title(title, fontsize=9)
     return figure
 
 
-def _limit(maps: Sequence[Any], frames: Sequence[Extent], column: int) -> tuple[float, bool]:
-    """The greatest value among the maps of the same layer, and whether any of them is negative."""
+def _limits(maps: Sequence[Any], frames: Sequence[Extent], column: int) -> tuple[float, float]:
+    """The ends of the colours, from all maps of the same layer; with zero in the middle if some are negative."""
     own = [values for values, frame in zip(maps, frames, strict=True) if frame == frames[column]]
-    return max(1e-12, *(float(np.abs(values).max()) for values in own)), any(float(each.min()) < 0 for each in own)
+    low, high = min(float(each.min()) for each in own), max(float(each.max()) for each in own)
+    return (-max(-low, high), max(-low, high)) if low < 0 else (low, high)
 
 
-def _paint_map(axes: Any, values: Any, limit: tuple[float, bool], frame: Extent) -> None:
-    peak, signed = limit
-    colours = "RdBu_r" if signed else "inferno"
-    alpha = np.clip(np.abs(values) / peak, 0, 1) ** 0.7 * 0.85
-    axes.imshow(values, cmap=colours, vmin=-peak if signed else 0, vmax=peak, alpha=alpha, extent=frame)
+def _paint_map(axes: Any, values: Any, limits: tuple[float, float], frame: Extent) -> None:
+    low, high = limits
+    axes.imshow(values, cmap="RdBu_r" if low < 0 else "inferno", vmin=low, vmax=high, alpha=0.75, extent=frame)

@@ -6,7 +6,7 @@ and B.2.
 .. math:: \delta_{ij}^{(t)} = | V_{ij} - \mu_j^{(t)} |, \quad \text{counted with weight } R_{ij}^{(t)}
 
 The paper zooms in on distances below 0.05, where its clusters lie. How tight a cluster gets depends on the variance
-floor, so the zoom here is at the distance within which a tenth of all assignments lie after the last iteration.
+floor, so the zoom here is at the distance within which half of all assignments lie after the last iteration.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from torchcaps.functional import weighted_votes
 from torchcaps.models import Model
 from torchcaps.routing.em import EMRouting
 
-BINS = 40
-ZOOM = 0.1  # share of the assignments that the zoomed histogram shows
+BINS = 40  # of the whole; half as many when zoomed
+ZOOM = 0.5  # share of the assignments that the zoomed histogram shows
 
 
 def vote_distances(layer: LayerState) -> list[Tensor]:
@@ -52,7 +52,7 @@ def vote_distances(layer: LayerState) -> list[Tensor]:
 def vote_histograms(model: Model, images: Tensor, *, bins: int = BINS) -> dict[str, Any]:
     """Weighted histograms of the distances to every class capsule, zoomed and whole.
 
-    Shapes: images (B, C, H, W). ``zoomed`` and ``whole`` hold ``edges`` (bins + 1) and ``weights``
+    Shapes: images (B, C, H, W). ``zoomed`` and ``whole`` hold the ``edges`` of bins and ``weights``
     [image][iteration][class][bin].
     """
     output, layers = inspect_layers(model, images, votes=True)
@@ -62,7 +62,7 @@ def vote_histograms(model: Model, images: Tensor, *, bins: int = BINS) -> dict[s
     assigned = weights[:, -1].flatten()[share].cumsum(0)
     near = float(last[int(torch.searchsorted(assigned, ZOOM * assigned[-1]))])
     return {
-        "zoomed": _histograms(distances, weights, near, bins),
+        "zoomed": _histograms(distances, weights, near, bins // 2),
         "whole": _histograms(distances, weights, float(distances.max()), bins),
         "scores": output.scores.tolist(),
         "mean_distance": ((distances * weights).sum((0, 2, 3)) / weights.sum((0, 2, 3))).tolist(),

@@ -43,7 +43,11 @@ def explain(
     if json:
         console.print_json(report)
         return
-    rows = [(file, each["finding"]) for each in report["explanations"].values() for file in each["files"]]
+    rows = [
+        (file, each["finding"] if number == 0 else "")
+        for each in report["explanations"].values()
+        for number, file in enumerate(each["files"])
+    ]
     rows += [(f"{name}: left out", reason) for name, reason in report["skipped"].items()]
     console.print_table(f"{config.model} on {config.data}", ("file", "finding"), rows)
     console.out.print(f"Page: {folder / 'index.html'}")
