@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torchcaps.bench.claims import Case, Check, Settings, of_times
 from torchcaps.bench.forms import Subject, why_not_compiled
-from torchcaps.bench.growth import BATCH, ITERATIONS, grow_memory, grow_time, routing_alone, training_step
+from torchcaps.bench.growth import BATCH, ITERATIONS, LARGE_BATCH, grow_memory, grow_time, routing_alone, training_step
 from torchcaps.bench.memory import step_memory
 from torchcaps.bench.nets import Net
 from torchcaps.bench.steps import take_turns
@@ -105,8 +105,9 @@ def linear(settings: Settings) -> list[Check]:
     """Growth with batch and iterations: a straight line, and memory that stays."""
     checks = []
     near_one = {"low": 0.9, "high": 1.1}
-    for name, net in (("matrix capsules", LARGE), ("CapsNet", CAPSNET)):
-        steps = grow_time(net, BATCH, training_step, settings.budget, ["torchcaps"])["torchcaps"]
+    for name, net, axis in (("matrix capsules", LARGE, BATCH), ("CapsNet", CAPSNET, LARGE_BATCH)):
+        axis = replace(axis, values=tuple(settings.batch(images) for images in axis.values))
+        steps = grow_time(net, axis, training_step, settings.budget, ["torchcaps"])["torchcaps"]
         checks.append(Check(f"{name}: exponent of a step's time in the batch", steps["exponent"], **near_one))
         net = replace(net, batch=settings.batch(8))
         alone = grow_time(net, ITERATIONS, routing_alone, settings.budget, ["torchcaps"])["torchcaps"]

@@ -62,7 +62,7 @@ class Settings:
     ``shrink`` divides all batches, to try out a case in little time; figures that count are measured with 1.
     """
 
-    budget: Budget = Budget()
+    budget: Budget
     compiled: bool = False
     shrink: int = 1
 

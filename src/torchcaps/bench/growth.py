@@ -39,6 +39,7 @@ def _option(net: Net, name: str, value: Any) -> Net:
 
 
 BATCH = Axis((2, 4, 8, 16), lambda net, value: replace(net, batch=value))
+LARGE_BATCH = replace(BATCH, values=(16, 32, 64, 128))  # where Adam's step on CapsNet's weights no longer dominates
 ITERATIONS = Axis((1, 2, 3, 4, 5), lambda net, value: _option(net, "routing_options", {"iterations": value}))
 PIXELS = Axis((20, 28, 40), lambda net, value: replace(net, image_size=value))
 # For each model: the network in the middle, and what is done to it.
@@ -55,7 +56,7 @@ MODELS: dict[str, tuple[Net, dict[str, Axis]]] = {
     "capsnet": (
         Net("capsnet", batch=8),
         {
-            "batch": BATCH,
+            "batch": LARGE_BATCH,
             "types": Axis((8, 16, 32, 64), lambda net, value: _option(net, "types", value)),
             "iterations": ITERATIONS,
             "image size": PIXELS,

@@ -9,8 +9,10 @@ import typer
 
 from torchcaps import __version__
 from torchcaps.cli import console
+from torchcaps.cli.bench import bench_app
 from torchcaps.cli.compare import compare
-from torchcaps.cli.data import bench_data_command, data_app, datasets_command
+from torchcaps.cli.data import data_app, datasets_command
+from torchcaps.cli.doctor import doctor
 from torchcaps.cli.evaluate import evaluate
 from torchcaps.cli.explain import explain
 from torchcaps.cli.listings import models, routings
@@ -48,9 +50,8 @@ app.command()(models)
 app.command()(routings)
 app.command("datasets")(datasets_command)
 app.add_typer(data_app, name="data")
-bench_app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
-bench_app.command("data")(bench_data_command)
 app.add_typer(bench_app, name="bench")
+app.command()(doctor)
 
 
 def main() -> None:

@@ -1,0 +1,160 @@
+"""What this installation can do, line by line, and what to do about what it cannot."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from torchcaps.bench.forms import cxx_compiler, why_not_compiled
+from torchcaps.data.verified import data_folders
+from torchcaps.environment import package_version, processor_name
+from torchcaps.errors import TorchcapsError
+from torchcaps.kernels.choice import kernel_choice
+from torchcaps.models.table import LAYER
+from torchcaps.routing import Routing, routings
+from torchcaps.runtime import tune_process
+from torchcaps.train.device import check_bfloat16, fastest_device
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was looked at, what was found, and what to do if that is a problem."""
+
+    topic: str
+    found: str
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    """All findings about this installation and machine."""
+    return [*_machine(), *_settings(), *_kernels(), *_forms(), *_data(), *_extras()]
+
+
+def _machine() -> list[Finding]:
+    count = os.cpu_count() or 1
+    own = torch.get_num_threads()
+    few = f"only {own} of {count} cores are used: unset OMP_NUM_THREADS" if own < count else ""
+    missing = why_not_compiled()
+    return [
+        Finding("Python", platform.python_version()),
+        Finding("torch", torch.__version__),
+        Finding("torchcaps", str(package_version("torchcaps"))),
+        Finding("processor", f"{processor_name()}, {count} cores, {torch.backends.cpu.get_cpu_capability()}"),
+        Finding("device", fastest_device()),
+        Finding("threads", str(own), few),
+        _memory(),
+        Finding("C++ compiler", cxx_compiler() or "none", f"torch.compile cannot run: {missing}" if missing else ""),
+        _bfloat16(),
+    ]
+
+
+def _memory() -> Finding:
+    try:
+        page, free, whole = (os.sysconf(name) for name in ("SC_PAGE_SIZE", "SC_AVPHYS_PAGES", "SC_PHYS_PAGES"))
+    except (ValueError, OSError, AttributeError):  # not Linux
+        return Finding("memory", "this system does not tell")
+    low = "networks of paper size need more: use --size laptop or a smaller batch" if page * free < 2e9 else ""
+    return Finding("memory", f"{page * whole / 1e9:.1f} GB, {page * free / 1e9:.1f} GB free", low)
+
+
+def _bfloat16() -> Finding:
+    try:
+        check_bfloat16()
+    except TorchcapsError as error:
+        return Finding("bfloat16 on the CPU", "not usable", str(error))
+    return Finding("bfloat16 on the CPU", "usable")
+
+
+def _settings() -> list[Finding]:
+    names = ("TORCHCAPS_KERNELS", "TORCHCAPS_MALLOC", "TORCHCAPS_DATA")
+    advice = {"TORCHCAPS_KERNELS": _asked_kernels()[1]}
+    found = [Finding(name, os.environ.get(name, "not set"), advice.get(name, "")) for name in names]
+    if tune_process():
+        return [*found, Finding("allocator", "tuned: freed memory is kept")]
+    told = os.environ.get("TORCHCAPS_MALLOC") == "0"
+    reason = "unset TORCHCAPS_MALLOC" if told else "only glibc can be tuned: large tensors cost more time elsewhere"
+    return [*found, Finding("allocator", "as the system has it", reason)]
+
+
+def _asked_kernels() -> tuple[str, str]:
+    """The choice of kernels, and what is wrong with it."""
+    try:
+        return kernel_choice(), ""
+    except TorchcapsError as error:
+        return "nothing that is known", str(error)
+
+
+def _kernels() -> list[Finding]:
+    if find_spec("numba") is None:
+        return [Finding("numba", "not installed", "fused routings need it: pip install numba")]
+    from torchcaps.kernels import dynamic_loops, em_loops
+
+    found = [Finding("numba", str(package_version("numba")))]
+    for title, module in (("EM", em_loops), ("dynamic", dynamic_loops)):
+        source = Path(str(module.__file__))
+        compiled = next(value for value in vars(module).values() if hasattr(value, "stats"))
+        folder = Path(compiled.stats.cache_path)
+        kept = [index.stat().st_mtime for index in folder.glob(f"{source.stem}.*.nbi")]
+        ready = kept and max(kept) >= source.stat().st_mtime
+        state = "compiled and kept" if ready else "not compiled yet, the first use takes some seconds"
+        found.append(Finding(f"kernels of {title} routing", f"{state}; in {folder}"))
+    return found
+
+
+def _forms() -> list[Finding]:
+    """Which form of each routing runs, and why."""
+    device = fastest_device()
+    found = []
+    for record in routings:
+        fused = type(record.build(LAYER)).route_factors is not Routing.route_factors
+        found.append(Finding(f"routing {record.name}", _form(fused, device)))
+    choice = _asked_kernels()[0]
+    if choice == "plain" or device != "cpu":
+        convolution = f"PyTorch's: {'forced' if choice == 'plain' else 'Fourier transforms are for the CPU'}"
+    else:
+        convolution = "PyTorch's or Fourier transforms, whichever a first measurement finds faster"
+    return [*found, Finding("convolutions", convolution)]
+
+
+def _form(fused: bool, device: str) -> str:
+    if not fused:
+        return "plain: matrix products, its only form"
+    if _asked_kernels()[0] == "plain":
+        return "plain: forced"
+    if find_spec("numba") is None:
+        return "plain: numba is not installed"
+    if device != "cpu":
+        return f"plain: the fused form is for the CPU, and the device is {device}"
+    return "fused; plain in float64, under torch.compile and for second derivatives"
+
+
+def _data() -> list[Finding]:
+    found = []
+    for folder in (path.parent for path in data_folders("any")):
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        state = "writable" if os.access(there, os.W_OK) else "not writable"
+        advice = "" if state == "writable" else "set TORCHCAPS_DATA to a folder that is"
+        found.append(Finding("data folder", f"{folder}, {state}", advice))
+    return found
+
+
+def _extras() -> list[Finding]:
+    """Optional parts, by what the package itself declares."""
+    extras: dict[str, list[str]] = {}
+    for text in metadata.requires("torchcaps") or []:
+        declared = re.match(r"""([\w.-]+).*extra == ['"](.+)['"]""", text)
+        if declared and declared[2] != "dev":
+            extras.setdefault(declared[2], []).append(declared[1])
+    found = []
+    for extra, packages in extras.items():
+        missing = [name for name in packages if package_version(name) is None]
+        state = f"needs {', '.join(missing)}: pip install 'torchcaps[{extra}]'" if missing else "installed"
+        found.append(Finding(f"extra {extra}", state))
+    return found

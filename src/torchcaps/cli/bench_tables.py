@@ -1,0 +1,81 @@
+"""Tables of what ``torchcaps bench`` measures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchcaps.cli import console
+
+VERDICTS = {True: "yes", False: "NO", None: ""}
+
+
+def show_steps(rows: list[dict[str, Any]]) -> None:
+    """Milliseconds of each form: the median, and between which values half of the rounds lie."""
+    forms = list(dict.fromkeys(form for row in rows for form in row["seconds"]))
+
+    def cell(seconds: dict[str, float] | None) -> str:
+        if seconds is None:
+            return ""
+        low, middle, high = (1000 * seconds[key] for key in ("lower_quartile", "median", "upper_quartile"))
+        return f"{middle:.1f} ({low:.1f} to {high:.1f})"
+
+    table = [
+        (
+            f"{row['model']}, {row['size']}",
+            row["task"],
+            str(row["batch"]),
+            str(row["threads"]),
+            *(cell(row["seconds"].get(form)) for form in forms),
+        )
+        for row in rows
+    ]
+    console.print_table("Milliseconds", ("model", "task", "batch", "threads", *forms), table, numbers=len(forms))
+
+
+def show_memory(rows: list[dict[str, Any]]) -> None:
+    """Megabytes of each form: activations, and the peak."""
+    forms = list(dict.fromkeys(form for row in rows for form in row["bytes"]))
+
+    def cell(sizes: dict[str, int] | None) -> str:
+        return "" if sizes is None else f"{sizes['activations'] / 1e6:.1f}, {sizes['peak'] / 1e6:.1f}"
+
+    table = [
+        (f"{row['model']}, {row['size']}", str(row["batch"]), *(cell(row["bytes"].get(form)) for form in forms))
+        for row in rows
+    ]
+    title = "Memory of a training step, MB: activations, peak"
+    console.print_table(title, ("model", "batch", *forms), table, numbers=len(forms))
+
+
+def show_growth(models: dict[str, Any]) -> None:
+    """The fitted exponents of each model, axis and form."""
+    rows = [
+        (model, title, form, f"{axis['values'][0]} to {axis['values'][-1]}", *(f"{value:.2f}" for value in exponents))
+        for model, axes in models.items()
+        for title, axis in axes.items()
+        for form in axis["seconds"]
+        for exponents in [(axis["seconds"][form]["exponent"], *axis["bytes"][form]["exponents"].values())]
+    ]
+    columns = ("model", "grows with", "form", "from", "time", "activations", "peak")
+    console.print_table("Exponents of growth", columns, rows, numbers=3)
+
+
+def show_checks(title: str, rows: list[dict[str, Any]]) -> None:
+    """What was claimed, what was measured, and whether it is met."""
+
+    def figure(value: float | None) -> str:
+        return "not measured" if value is None else f"{value:.3g}"
+
+    table = [
+        (row["what"], figure(row["measured"]), row["target"], VERDICTS[row["met"]], row.get("note", "")) for row in rows
+    ]
+    console.print_table(title, ("what", "measured", "target", "met", "note"), table)
+
+
+def show_allocators(jobs: dict[str, dict[str, float]]) -> None:
+    """Each job with and without the tuned allocator."""
+    rows = [
+        (name, *(f"{1000 * job[key]:.1f}" for key in ("plain_seconds", "tuned_seconds")), f"{job['ratio']:.2f}")
+        for name, job in jobs.items()
+    ]
+    console.print_table("Keeping freed memory", ("job", "as it comes, ms", "tuned, ms", "ratio"), rows, numbers=3)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from torchcaps.bench import cases
+from torchcaps.bench.claims import Check, Settings
+from torchcaps.bench.growth import Axis, exponent, grow_memory, grow_time, routing_alone, training_step
+from torchcaps.bench.growth_plot import draw_growth
+from torchcaps.bench.nets import Net
+from torchcaps.bench.timing import Budget
+
+ONCE = Budget(rounds=1)
+MATRIX = Net("matrix-capsnet", "laptop", 1, options={"filters": 4, "types": (2, 2, 2)})
+CAPSNET = Net("capsnet", "laptop", 2, options={"filters": 4, "types": 2, "hidden": (8, 8)})
+
+
+@pytest.mark.parametrize(
+    ("check", "target", "met"),
+    [
+        (Check("a", 8.0, low=8), "at least 8", True),
+        (Check("a", 7.9, low=8), "at least 8", False),
+        (Check("a", 0.85, high=0.85), "at most 0.85", True),
+        (Check("a", 1.2, low=0.9, high=1.1), "0.9 to 1.1", False),
+        (Check("a", None, low=8), "at least 8", None),
+        (Check("a", 3.0), "reported", None),
+    ],
+)
+def test_a_check_says_whether_it_is_met(check: Check, target: str, met: bool | None) -> None:
+    assert (check.target, check.met) == (target, met)
+    assert check.as_row()["met"] is met
+
+
+def small_options(name: str) -> dict[str, object]:
+    return {"ar-capsnet": {"filters": 4, "types": 2}}.get(name, CAPSNET.options)
+
+
+@pytest.mark.parametrize("name", ["two-threads", "capsnet", "routings"])
+def test_a_case_gives_a_figure_for_every_check(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "LARGE", MATRIX)
+    monkeypatch.setattr(cases, "CAPSNET", CAPSNET)
+    monkeypatch.setattr(cases, "Net", lambda name, **more: Net(name, "laptop", options=small_options(name), **more))
+    checks = cases.CASES[name](Settings(ONCE, shrink=64))
+    assert checks
+    assert all(check.measured and check.measured > 0 and check.spread for check in checks)
+
+
+def test_what_is_not_compiled_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "LARGE", MATRIX)
+    monkeypatch.setattr(cases, "SMALL", MATRIX)
+    checks = {check.what: check for check in cases.matrix_capsules(Settings(ONCE))}
+    left_out = checks["310K, step: torch.compile of plain / ours"]
+    assert (left_out.measured, left_out.met) == (None, None)
+    assert "--compile" in left_out.note
+    assert checks["310K, activations: ours / plain"].measured is not None
+
+
+def test_growth_along_an_axis(tmp_path: pytest.TempPathFactory) -> None:
+    axis = Axis((1, 2), lambda net, value: replace(net, batch=value))
+    times = grow_time(MATRIX, axis, training_step, ONCE)
+    assert [len(each["points"]) for each in times.values()] == [2, 2]
+    alone = grow_time(MATRIX, axis, routing_alone, ONCE, ["torchcaps"])
+    assert alone["torchcaps"]["points"][0]["median"] < times["torchcaps"]["points"][0]["median"] * 10
+    memory = grow_memory(CAPSNET, axis, ["plain"])
+    assert len(memory["plain"]["peak"]) == 2
+    assert set(memory["plain"]["exponents"]) == {"activations", "peak"}
+    measured = {"values": [1, 2], "seconds": times, "bytes": memory}
+    target = tmp_path / "growth.svg"  # type: ignore[operator]
+    draw_growth({"matrix-capsnet": {"batch": measured}}, target)
+    first = target.read_bytes()
+    draw_growth({"matrix-capsnet": {"batch": measured}}, target)
+    assert target.read_bytes() == first, "the same figures give the same file"
+    assert b"exponent" in first
+
+
+def test_exponent_of_a_known_power() -> None:
+    assert exponent([2, 4, 8], [5 * 2**1.5, 5 * 4**1.5, 5 * 8**1.5]) == pytest.approx(1.5)
