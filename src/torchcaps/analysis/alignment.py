@@ -24,7 +24,7 @@ from torchcaps.progress import Advance
 STEPS = {"rotation": (5.0, 10.0, 15.0, 20.0, 25.0), "shift_x": (1.0, 2.0, 3.0, 4.0, 5.0)}
 STEPS["shift_y"] = STEPS["shift_x"]
 # Table 3: averages over 10,000 test images of MNIST, and what the text prints for five random vectors in 32-D.
-PAPER = {
+PAPER: dict[str, dict[str, Any]] = {
     "ratio": {
         "rotation": {"+": 0.88, "-": 0.83},
         "shift_x": {"+": 0.86, "-": 0.83},
@@ -77,7 +77,7 @@ def measure_alignment(
         counts = torch.histc(cosine.cpu(), BINS, -1, 1)
         cosines[factor] = {"counts": counts.int().tolist(), "same_side": float((cosine > 0).float().mean())}
     size = rest.shape[2]
-    reference = {"own_size": random_reference(size), "paper_size": random_reference(PAPER["random"]["size"])}  # type: ignore[arg-type]
+    reference = {"own_size": random_reference(size), "paper_size": random_reference(PAPER["random"]["size"])}
     return {"ratio": ratios, "cosine": cosines, "random": reference, "images": len(images), "paper": PAPER}
 
 

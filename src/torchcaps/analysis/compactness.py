@@ -40,7 +40,8 @@ def compactness(vectors: Tensor) -> Tensor:
     """
     variance = vectors.double().var(1, correction=0)  # (B, D)
     shares = variance / variance.sum(1, keepdim=True)
-    return torch.special.xlogy(shares, shares * vectors.shape[2]).sum(1).to(vectors.dtype)
+    divergence: Tensor = torch.special.xlogy(shares, shares * vectors.shape[2]).sum(1)
+    return divergence.to(vectors.dtype)
 
 
 def measure_compactness(

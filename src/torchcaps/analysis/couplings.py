@@ -83,7 +83,8 @@ def _owners(layer: LayerState) -> Tensor:
     """Which child each slot belongs to, (P*I,); a slot with a whole window behind it is one of its own."""
     if layer.seen.shape[2] > 1:
         return torch.arange(layer.seen[..., 0].numel(), device=layer.seen.device)
-    return layer.seen.flatten().unique(return_inverse=True)[1]
+    owners: Tensor = layer.seen.flatten().unique(return_inverse=True)[1]
+    return owners
 
 
 def _sums(couplings: Tensor, owner: Tensor) -> Tensor:

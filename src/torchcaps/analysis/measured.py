@@ -62,7 +62,7 @@ def explain_entropy(material: Material) -> Explanation:
     ]
     return Explanation(
         "; ".join(words) + " of the greatest possible",
-        "Entropy of the couplings: 1 if all get equal shares, 0 if one takes all.",
+        "Entropy of the couplings, over the images shown: 1 if all get equal shares, 0 if one takes all.",
         data,
         {"entropy": entropy_chart(data)},
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 from torchcaps.analysis.fields import Extent
 from torchcaps.analysis.style import as_rgb, bare, house_style, tiled
 
-CELL, MAP_CELL, NAMES, TITLES = 0.55, 1.1, 0.9, 0.3  # inches
+CELL, MAP_CELL = 0.55, 1.4  # inches
 
 
 def image_sheet(images: Tensor, rows: Sequence[str], columns: Sequence[str], label: str = "") -> Figure:
@@ -42,25 +42,33 @@ def map_sheet(
         frames: for each column, where the map lies on the image.
     """
     height, width = images.shape[2:]
-    across, down = MAP_CELL * (len(columns) + 1) + NAMES, MAP_CELL * len(rows) * height / width + TITLES
+    wide, high = width * 1.05, height * 1.05  # of a cell with its gap, in pixels
     with house_style():
-        figure = Figure(figsize=(across, down))
-        grid = figure.subplots(len(rows), len(columns) + 1, squeeze=False)
-        figure.subplots_adjust(
-            left=NAMES / across, right=1, top=1 - TITLES / down, bottom=0, wspace=0.05, hspace=0.05 * width / height
-        )
-        for row, name in enumerate(rows):
+        figure = Figure(figsize=(MAP_CELL * (len(columns) + 1) + 0.9, MAP_CELL * len(rows) * height / width + 0.4))
+        axes = figure.add_subplot()  # one for all cells: axes of their own would take most of the time
+        for row in range(len(rows)):
             background = as_rgb(images[row])
-            for column, axes in enumerate(grid[row]):
-                # Behind a map the image is paler, so that bright strokes do not look like votes.
-                axes.imshow(background if column == 0 else 0.35 * background, extent=(0, width, height, 0))
-                bare(axes)
-            grid[row, 0].set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center")
+            for column in range(len(columns) + 1):
+                cell = (column * wide, column * wide + width, row * high + height, row * high)
+                # Behind a map the image is darker, so that bright strokes do not look like votes.
+                axes.imshow(background if column == 0 else 0.35 * background, extent=cell)
             for column, values in enumerate(maps[row]):
-                _paint_map(grid[row, column + 1], values, _limits(maps[row], frames, column), frames[column])
-                grid[row, column + 1].set(xlim=(0, width), ylim=(height, 0))
-        for axes, title in zip(grid[0], ("image", *columns), strict=True):
-            axes.set_title(title, fontsize=9)
+                left, right, bottom, top = frames[column]
+                across, down = (column + 1) * wide, row * high
+                low, peak = _limits(maps[row], frames, column)
+                axes.imshow(
+                    values,
+                    cmap="RdBu_r" if low < 0 else "inferno",
+                    vmin=low,
+                    vmax=peak,
+                    alpha=0.75,
+                    extent=(left + across, right + across, bottom + down, top + down),
+                )
+        bare(axes)
+        axes.set(xlim=(0, (len(columns) + 1) * wide), ylim=(len(rows) * high, 0))
+        axes.set_yticks([row * high + height / 2 for row in range(len(rows))], rows)
+        axes.set_xticks([column * wide + width / 2 for column in range(len(columns) + 1)], ["image", *columns])
+        axes.tick_params(length=0, labeltop=True, labelbottom=False, labelsize=9)
     return figure
 
 
@@ -69,8 +77,3 @@ def _limits(maps: Sequence[Any], frames: Sequence[Extent], column: int) -> tuple
     own = [values for values, frame in zip(maps, frames, strict=True) if frame == frames[column]]
     low, high = min(float(each.min()) for each in own), max(float(each.max()) for each in own)
     return (-max(-low, high), max(-low, high)) if low < 0 else (low, high)
-
-
-def _paint_map(axes: Any, values: Any, limits: tuple[float, float], frame: Extent) -> None:
-    low, high = limits
-    axes.imshow(values, cmap="RdBu_r" if low < 0 else "inferno", vmin=low, vmax=high, alpha=0.75, extent=frame)

@@ -34,7 +34,7 @@ SETTINGS: dict[str, Any] = {
 @contextlib.contextmanager
 def house_style() -> Iterator[None]:
     """Figures that are made inside look alike."""
-    with matplotlib.rc_context(SETTINGS):
+    with matplotlib.rc_context(SETTINGS):  # type: ignore[arg-type]
         yield
 
 

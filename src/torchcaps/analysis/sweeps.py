@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torchcaps.data.affnist import CANVAS, RANGES
+from torchcaps.data.affnist import RANGES
 from torchcaps.data.geometry import rotation, scaling, shearing, warp
+from torchcaps.data.mnist import CANVAS
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.models import Model
 
@@ -46,7 +47,7 @@ def sweep(images: Tensor, factor: str, values: Sequence[float]) -> Tensor:
     else:
         shift = torch.stack([amount, none] if factor == "shift_x" else [none, amount], dim=1)
     changed = warp(images.repeat_interleave(len(values), 0), matrix, shift)
-    return changed.unflatten(0, (len(images), len(values)))
+    return changed.view(len(images), len(values), *changed.shape[1:])
 
 
 @torch.no_grad()
@@ -62,4 +63,4 @@ def class_vectors(model: Model, images: Tensor, labels: Tensor) -> Tensor:
         if pose is None:
             raise TorchcapsError(f"{type(model).__name__} has no capsules whose vectors could be followed")
         vectors.append(pose[torch.arange(len(part), device=pose.device), classes.to(pose.device)])
-    return torch.cat(vectors).unflatten(0, (count, steps))
+    return torch.cat(vectors).view(count, steps, -1)
