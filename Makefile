@@ -2,7 +2,7 @@
 # make test         everything that is checked: lint, types, tests
 # make check        the fast part of it, for while you work
 # make test-slow    the tests that take minutes
-# make bench        speed, as ratios (keep the machine quiet)
+# make bench        speed and memory, as ratios, and the page about them (keep the machine quiet)
 # make docs         the documentation as a site, in site/
 # make clean        remove what these commands made
 
@@ -32,8 +32,13 @@ test-slow: $(STAMPS)/dev
 	$(BIN)/pytest -m slow
 
 bench: $(STAMPS)/core
-	$(BIN)/python -m benchmarks.capsnet_step
-	$(BIN)/python -m benchmarks.malloc
+	$(BIN)/torchcaps bench claims --compile
+	$(BIN)/torchcaps bench step
+	$(BIN)/torchcaps bench memory
+	$(BIN)/torchcaps bench growth
+	$(BIN)/torchcaps bench malloc
+	$(BIN)/torchcaps bench data
+	$(BIN)/python scripts/performance_page.py
 
 docs: $(STAMPS)/docs
 	$(BIN)/mkdocs build --strict

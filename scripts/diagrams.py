@@ -22,6 +22,7 @@ WIDTH, HEIGHT = 170, 46
 ROOMS = {
     "cli": (1.5, 0, "the torchcaps command"),
     "compare": (1.5, 1, "one table, one report"),
+    "bench": (0, 2, "speed and memory"),
     "evaluate": (0.9, 2, "what a run is worth"),
     "analysis": (2.1, 2, "what capsules hold"),
     "train": (0.9, 3, "loop, checkpoints, runs"),
@@ -35,9 +36,11 @@ ROOMS = {
 }
 ARROWS = [
     ("cli", "compare"),
+    ("cli", "bench"),
     ("compare", "evaluate"),
     ("compare", "analysis"),
     ("evaluate", "train"),
+    ("bench", "train"),
     ("analysis", "models"),
     ("train", "models"),
     ("train", "data"),

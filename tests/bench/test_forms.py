@@ -34,7 +34,7 @@ def test_the_floor_is_the_convolutions_of_the_model(name: str) -> None:
 
 
 def test_own_convolutions_are_pytorchs_with_the_same_result() -> None:
-    model = create_model("capsnet", **{"size": "laptop", "filters": 8, "types": 2}).eval()
+    model = create_model("capsnet", size="laptop", filters=8, types=2).eval()
     images = torch.rand(2, 1, 28, 28)
     before = model(images).scores
     use_own_convolutions(model)
@@ -79,5 +79,5 @@ def test_memory_of_a_form_that_stores_all_votes_is_greater() -> None:
 
 
 def test_a_failure_in_the_other_process_is_one_sentence() -> None:
-    with pytest.raises(TorchcapsError, match="was not measured: .*setting of capsnet"):
+    with pytest.raises(TorchcapsError, match=r"was not measured: .*setting of capsnet"):
         step_memory(Net("capsnet", options={"filterz": 3}), "plain")

@@ -26,7 +26,12 @@ def test_summary_and_ratio() -> None:
 
 def test_threads_are_put_back_even_after_an_error() -> None:
     before = torch.get_num_threads()
-    with pytest.raises(ValueError, match="stop"), threads(before + 1):
-        assert torch.get_num_threads() == before + 1
-        raise ValueError("stop")
+
+    def fail_on_more() -> None:
+        with threads(before + 1):
+            assert torch.get_num_threads() == before + 1
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        fail_on_more()
     assert torch.get_num_threads() == before

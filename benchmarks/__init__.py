@@ -1,1 +1,0 @@
-"""Speed, as ratios: what is compared runs interleaved in one process, and medians are divided."""
