@@ -100,7 +100,7 @@ class Attack(ABC):
         device = next((each.device for each in (*model.parameters(), *model.buffers())), images.device)
         parts = []
         with steady(model, seed), progress_bar(f"{type(self).__name__} {epsilon:.3g}", len(images)) as advance:
-            views = self._views(model, images[:BATCH].to(device), logits)
+            views = self.views(model, images[:BATCH].to(device), logits)
             for part in pieces(len(images), len(images) if self.at_once else BATCH):
                 batch, truth = images[part].to(device), labels[part].long().to(device)
                 hunt = _Hunt(model, batch, truth, epsilon, views, Budget(budget), predict(model, batch))
@@ -109,7 +109,8 @@ class Attack(ABC):
         return _joined(parts, logits, images.device)
 
     @torch.no_grad()
-    def _views(self, model: Model, images: Tensor, logits: str) -> list[View]:
+    def views(self, model: Model, images: Tensor, logits: str) -> list[View]:
+        """The views through which the model is attacked, one after the other."""
         views = choose_views(logits, model(images))
         return views if self.every_view else views[:1]
 

@@ -55,14 +55,15 @@ def choose_views(name: str, answers: Output) -> list[View]:
         name: ``strongest`` or one of the views.
         answers: the model's answer to clean images, by which is seen what fits.
     """
-    fits = float(answers.scores.min()) >= 0 and float(answers.scores.max()) <= 1
+    lowest, highest = answers.scores.min().item(), answers.scores.max().item()
+    fits = 0 <= lowest <= highest <= 1
     if name != STRONGEST:
         if name not in views:
             known = ", ".join([STRONGEST, *views.names()])
             raise TorchcapsError(f"logits '{name}' are unknown: choose one of {known}")
         if views.get(name).bounded and not fits:
             raise TorchcapsError(
-                f"logits '{name}' need scores in [0, 1], and this model's reach {float(answers.scores.max()):.3g}: "
+                f"logits '{name}' need scores in [0, 1], and this model's reach {highest:.3g}: "
                 "use 'logits' or 'scores'"
             )
         return [views.get(name)]

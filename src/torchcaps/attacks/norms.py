@@ -67,7 +67,8 @@ class L2(Norm):
     name = "l2"
 
     def size(self, perturbations: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(perturbations.flatten(1), dim=1)
+        lengths: Tensor = torch.linalg.vector_norm(perturbations.flatten(1), dim=1)
+        return lengths
 
     def steepest(self, gradients: Tensor) -> Tensor:
         # By the largest first: a saturated model's gradients are so small that their squares are zero.

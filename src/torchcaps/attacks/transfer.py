@@ -9,11 +9,13 @@ from torch import Tensor
 
 from torchcaps.attacks.base import Attack
 from torchcaps.attacks.fgsm import FGSM
-from torchcaps.attacks.logits import STRONGEST, choose_views
+from torchcaps.attacks.logits import STRONGEST, View, choose_views
 from torchcaps.attacks.registry import AttackRecord, attacks
 from torchcaps.attacks.sight import Budget, Sight, steady
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
+
+SOURCE = View("source", "the logits of the model on which images are made", lambda output: output.logits)
 
 
 class Transfer(Attack):
@@ -27,8 +29,6 @@ class Transfer(Attack):
         made_by: the attack that makes them; the norm is its own. None: FGSM, as in both papers.
     """
 
-    every_view = False
-
     def __init__(self, *, source: Model, made_by: Attack | None = None, norm: str = "linf") -> None:
         self.made_by = FGSM(norm=norm) if made_by is None else made_by
         super().__init__(norm=self.made_by.norm.name)
@@ -37,6 +37,9 @@ class Transfer(Attack):
                 f"{type(self.made_by).__name__} cannot make images for a transfer: choose fgsm, bim or pgd"
             )
         self.source = source
+
+    def views(self, model: Model, images: Tensor, logits: str) -> list[View]:
+        return [SOURCE]  # nothing of the model under attack is seen
 
     def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
         model, source = sight.model, self.source

@@ -71,7 +71,7 @@ class Universal(Attack):
         iterations: int = 120,
         batch: int = 64,
         measured: int = 10,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.002,
     ) -> None:
         super().__init__(norm=norm)
         if min(iterations, measured) < 1 or batch < 2:

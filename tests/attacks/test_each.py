@@ -1,0 +1,166 @@
+"""What is particular to single attacks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.attacks.small import SmallCapsules, SmallNet, answered, glyphs, trained
+from torchcaps.attacks import create_attack
+from torchcaps.attacks.norms import NORMS
+from torchcaps.attacks.square import _squares
+from torchcaps.attacks.universal import LATENT, PerturbationGenerator
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import Output
+
+
+class NoWayBack(SmallNet):
+    def classify(self, images: Tensor) -> Output:
+        with torch.no_grad():
+            return super().classify(images)
+
+
+def test_a_model_without_gradient_can_be_attacked_by_scores_alone() -> None:
+    model = NoWayBack()
+    images, labels = answered(model, 8)
+    with pytest.raises(TorchcapsError, match="NoWayBack gives no gradient .* such as square"):
+        create_attack("fgsm")(model, images, labels, epsilon=0.3)
+    assert create_attack("square", queries=50)(model, images, labels, epsilon=0.3).success.sum() > 1
+
+
+def test_more_restarts_of_pgd_break_no_fewer_images() -> None:
+    model = trained()
+    batch = glyphs("test", 60)
+    one, three = (
+        create_attack("pgd", steps=3, restarts=restarts)(
+            model, batch.images, batch.labels, epsilon=0.1, logits="logits"
+        )
+        for restarts in (1, 3)
+    )
+    assert (one.success <= three.success).all()
+    assert three.success.sum() > one.success.sum()
+
+
+def test_targets_are_hit_only_where_they_are_wrong() -> None:
+    model = trained()
+    batch = glyphs("test", 40)
+    found = create_attack("targeted-fgsm")(model, batch.images, batch.labels, epsilon=0.3)
+    assert found.hits is not None
+    assert not found.hits.gather(1, batch.labels.unsqueeze(1)).any()
+    assert (found.success | ~found.hits.any(1)).all(), "an image taken for another class is a success"
+    assert found.hits.sum() > 20
+
+
+def test_transferred_images_are_made_without_a_look_at_the_model() -> None:
+    source, model = trained(1), trained()
+    batch = glyphs("test", 50)
+    found = create_attack("transfer", source=source)(model, batch.images, batch.labels, epsilon=0.2)
+    assert found.queries == 0
+    assert list(found.by_view) == ["source"]
+    # Also what the source itself gets wrong, or what fools it at once, is moved all the way.
+    right = found.predictions != batch.labels
+    moved = NORMS["linf"].size(found.images - batch.images)
+    with torch.no_grad():
+        attacked = model(batch.images).scores.argmax(1) == batch.labels
+    assert (moved[attacked] > 0.19).all()
+    assert right.any()
+
+
+def test_many_steps_transfer_and_strange_sources_are_refused() -> None:
+    model, batch = trained(), glyphs("test", 10)
+    steps = create_attack("transfer", source=trained(1), made_by=create_attack("bim", norm="l2", steps=3))
+    found = steps(model, batch.images, batch.labels, epsilon=2.0)
+    assert NORMS["l2"].size(found.images - batch.images).max() <= 2.0001
+    with pytest.raises(TorchcapsError, match="cannot be transferred to a model for"):
+        create_attack("transfer", source=SmallNet())(model, batch.images, batch.labels, epsilon=0.1)
+    with pytest.raises(TorchcapsError, match="Universal cannot make images for a transfer"):
+        create_attack("transfer", source=model, made_by=create_attack("universal"))
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_a_universal_perturbation_is_the_same_for_all_images(norm: str) -> None:
+    model = trained()
+    batch = glyphs("test", 50)
+    attack = create_attack("universal", norm=norm, iterations=4, batch=8, measured=2)
+    epsilon = 1e-3  # too small for any answer to change, or for many pixels to reach their bounds
+    found = attack(model, batch.images * 0.5 + 0.25, batch.labels, epsilon=epsilon)
+    with torch.no_grad():
+        right = model(batch.images * 0.5 + 0.25).scores.argmax(1) == batch.labels
+    moved = (found.images - (batch.images * 0.5 + 0.25))[right]
+    torch.testing.assert_close(moved, moved[:1].expand_as(moved), rtol=0, atol=1e-6)
+    assert moved.abs().max() > 0
+    assert list(found.history) == [0, 2, 4]
+
+
+def test_the_universal_generator_learns() -> None:
+    model = trained()
+    batch = glyphs("test", 100)
+    attack = create_attack("universal", iterations=60, batch=20, measured=20)
+    history = attack(model, batch.images, batch.labels, epsilon=0.4).history
+    assert history[0] == 1
+    assert history[60] < 0.6
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 30, 27)])
+def test_the_generator_s_layers_and_sizes(shape: tuple[int, int, int]) -> None:
+    generator = PerturbationGenerator(shape)
+    kinds = [type(layer).__name__ for layer in generator.layers]
+    assert kinds.count("ConvTranspose2d") == kinds.count("BatchNorm2d") == 3
+    drawn = generator(torch.rand(4, LATENT))
+    assert drawn.shape == (4, *shape)
+    assert drawn.abs().max() <= 1
+
+
+def test_squares_are_squares_anywhere_in_the_image() -> None:
+    mask = _squares(500, 6, 8, 3)
+    assert mask.shape == (500, 1, 6, 8)
+    assert (mask.sum((2, 3)) == 9).all()
+    assert (mask.any(3).sum(2) == 3).all()
+    assert mask.any(0).all(), "every pixel is in some square"
+
+
+def test_square_leaves_pixels_at_the_bounds_of_epsilon_and_asks_no_more_than_it_may() -> None:
+    model = SmallCapsules()
+    images, labels = answered(model, 10)
+    images = images * 0.5 + 0.25
+    found = create_attack("square", queries=7)(model, images, labels, epsilon=0.05)
+    moved = (found.images - images).abs()
+    torch.testing.assert_close(moved[moved > 0], torch.full_like(moved[moved > 0], 0.05), rtol=0, atol=1e-6)
+    assert found.queries <= 7 * 10
+
+
+def test_autoattack_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyautoattack", None)
+    with pytest.raises(TorchcapsError, match=r"pip install 'torchcaps\[attacks\]'"):
+        create_attack("autoattack")
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_autoattack_works_with_few_classes_and_leaves_a_debugger_alone(classes: int) -> None:
+    model = SmallNet(classes=classes)
+    images, labels = answered(model, 4)
+    seen: list[object] = []
+
+    def trace(*arguments: object) -> None:
+        seen.append(arguments)
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        found = create_attack("autoattack", steps=5, queries=5)(model, images, labels, epsilon=0.5)
+        assert sys.gettrace() is trace
+    finally:
+        sys.settrace(before)
+    assert found.success[1:].any()
+
+
+def test_attacks_need_no_torchvision() -> None:
+    code = (
+        "import sys; sys.modules['torchvision'] = None; from torchcaps.attacks import create_attack; "
+        "create_attack('autoattack'); assert 'foolbox' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.attacks.small import SmallCapsules, SmallNet
+from torchcaps.attacks.logits import choose_views, views
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import Output, create_model
+
+each_view = pytest.mark.parametrize("name", views.names())
+
+
+@each_view
+def test_views_are_finite_and_keep_a_gradient_where_scores_saturate(name: str) -> None:
+    scores = torch.tensor([[0.0, 1e-8, 0.3, 0.9999999, 1.0]], requires_grad=True)
+    logits = views.get(name).read(Output(scores, 2 * scores))
+    assert logits.isfinite().all()
+    assert (logits.diff() >= 0).all()
+    (slope,) = torch.autograd.grad(logits.sum(), scores)
+    assert slope.isfinite().all()
+    assert (slope > 0).all()
+
+
+def test_views_are_what_their_names_say() -> None:
+    scores, logits = torch.tensor([[0.2, 0.5, 0.8]]), torch.tensor([[-7.0, 0.0, 7.0]])
+    output = Output(scores, logits)
+    expected = {
+        "logits": logits,
+        "scores": scores,
+        "log-odds": (scores / (1 - scores)).log(),
+        "atanh": ((1 + scores) / (1 - scores)).log() / 2,
+    }
+    for view in views:
+        torch.testing.assert_close(view.read(output), expected[view.name], rtol=1e-4, atol=1e-4)
+
+
+def test_strongest_is_every_view_that_fits_and_differs() -> None:
+    images = torch.rand(3, 1, 6, 6)
+    net, capsules = SmallNet().eval()(images), SmallCapsules().eval()(images)
+    assert [view.name for view in choose_views("strongest", net)] == ["logits", "log-odds", "atanh", "scores"]
+    assert [view.name for view in choose_views("strongest", capsules)] == ["log-odds", "atanh", "scores"]
+    free = Output(3 * net.scores + 1, net.logits)
+    assert [view.name for view in choose_views("strongest", free)] == ["logits", "scores"]
+
+
+def test_real_capsules_without_squash_have_no_log_odds() -> None:
+    model = create_model("capsnet", size="laptop", nonlinearity="none", decoder="none").eval()
+    with torch.no_grad():
+        output = model(torch.rand(2, 1, 28, 28))
+        output = output._replace(scores=output.scores / output.scores.max() * 1.5)
+    with pytest.raises(TorchcapsError, match=r"'atanh' need scores in \[0, 1\], and this model's reach 1.5"):
+        choose_views("atanh", output)
+
+
+def test_unknown_logits_are_refused() -> None:
+    with pytest.raises(TorchcapsError, match="logits 'odds' are unknown: choose one of strongest, logits"):
+        choose_views("odds", SmallNet().eval()(torch.rand(1, 1, 6, 6)))

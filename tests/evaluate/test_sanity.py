@@ -1,0 +1,136 @@
+"""Each check is set off by a model built to fail it, and by no honest one."""
+
+from __future__ import annotations
+
+import pytest
+from torch import Tensor
+from torch.nn import functional as F
+
+from tests.attacks.small import SmallNet, glyphs, trained
+from torchcaps.evaluate.sanity import (
+    GradientMeasure,
+    check_black_box,
+    check_gradient,
+    check_huge_epsilon,
+    check_random,
+    measure_gradient,
+)
+from torchcaps.models import Model, Output
+
+
+class Disguised(Model):
+    """A trained model behind something that hides it."""
+
+    def __init__(self, hidden: Model) -> None:
+        super().__init__(hidden.image_shape, hidden.classes)
+        self.hidden = hidden
+
+    def classify(self, images: Tensor) -> Output:
+        return self.hidden(images)
+
+
+class Rounded(Disguised):
+    def classify(self, images: Tensor) -> Output:
+        return self.hidden((images * 8).round() / 8)
+
+
+class Detached(Disguised):
+    def classify(self, images: Tensor) -> Output:
+        return self.hidden(images.detach())
+
+
+class Faded(Disguised):
+    """The same answers; the gradient a millionth."""
+
+    def classify(self, images: Tensor) -> Output:
+        return self.hidden(images.detach() + 1e-6 * (images - images.detach()))
+
+
+class Restless(Disguised):
+    def classify(self, images: Tensor) -> Output:
+        return self.hidden(F.dropout(images, 0.1, training=True))
+
+
+def sample() -> tuple[Tensor, Tensor]:
+    batch = glyphs("test", 40)
+    return batch.images, batch.labels
+
+
+def test_an_honest_model_passes() -> None:
+    images, labels = sample()
+    measured = measure_gradient(trained(), images, labels)
+    assert check_gradient(measured) is None
+    assert check_gradient(measured, measure_gradient(trained(1), images, labels)) is None
+    assert check_random(trained(), images) is None
+    assert check_huge_epsilon(trained(), images, labels) is None
+    assert check_huge_epsilon(trained(), images, labels, norm="l2") is None
+
+
+@pytest.mark.parametrize("kind", [Rounded, Detached])
+def test_a_masked_gradient_is_found(kind: type[Disguised]) -> None:
+    images, labels = sample()
+    measured = measure_gradient(kind(trained()), images, labels)
+    assert measured == GradientMeasure(zeros=1.0, norm=0.0)
+    warned = check_gradient(measured)
+    assert warned is not None
+    assert warned.name == "masked gradient"
+    assert "100% of the input gradient is exactly zero" in warned.message
+    assert check_gradient(measured, measure_gradient(trained(), images, labels)) is not None
+
+
+def test_a_faded_gradient_is_found_against_a_reference() -> None:
+    images, labels = sample()
+    measured, reference = (measure_gradient(model, images, labels) for model in (Faded(trained()), trained()))
+    assert measured.norm == pytest.approx(1e-6 * reference.norm, rel=1e-3)
+    assert check_gradient(measured) is None
+    warned = check_gradient(measured, reference)
+    assert warned is not None
+    assert "1e+06 times smaller" in warned.message
+
+
+def test_the_gradient_is_measured_as_defined() -> None:
+    images, labels = sample()
+    model = trained()
+    leaf = images.clone().requires_grad_()
+    F.cross_entropy(model(leaf).logits, labels, reduction="sum").backward()
+    model.zero_grad(set_to_none=True)
+    slope = leaf.grad
+    assert slope is not None
+    measured = measure_gradient(model, images, labels)
+    assert measured.norm == pytest.approx(sum(each.norm().item() for each in slope) / len(slope), rel=1e-5)
+    assert measured.zeros == (slope == 0).float().mean().item()
+
+
+def test_random_outputs_are_found() -> None:
+    images, _ = sample()
+    warned = check_random(Restless(trained()), images)
+    assert warned is not None
+    assert warned.name == "random outputs"
+    in_training = SmallNet((1, 28, 28), 10).train()
+    assert check_random(in_training, images) is None, "dropout that evaluation mode turns off is no fault"
+    assert in_training.training
+
+
+@pytest.mark.parametrize("kind", [Rounded, Detached])
+def test_an_attack_that_fails_at_a_huge_epsilon_is_found(kind: type[Disguised]) -> None:
+    images, labels = sample()
+    warned = check_huge_epsilon(kind(trained()), images, labels)
+    assert warned is not None
+    assert warned.name == "huge epsilon"
+
+
+def test_a_black_box_that_beats_the_white_ones_is_found() -> None:
+    def rows(white: float, black: float) -> list[dict[str, object]]:
+        return [
+            {"attack": "fgsm", "epsilon": 0.1, "accuracy": 0.99},
+            {"attack": "bim", "epsilon": 0.1, "accuracy": white},
+            {"attack": "square", "epsilon": 0.1, "accuracy": black},
+            {"attack": "transfer", "epsilon": 0.2, "accuracy": 0.0},
+        ]
+
+    assert check_black_box(rows(0.3, 0.6)) == []
+    assert check_black_box(rows(0.3, 0.295)) == []
+    (warned,) = check_black_box(rows(0.6, 0.3))
+    assert warned.name == "black box stronger"
+    assert "at epsilon 0.1 square" in warned.message
+    assert "30.0%" in warned.message
