@@ -9,6 +9,7 @@ from torchcaps.bench.forms import FORMS, Subject, forms_for
 from torchcaps.bench.memory import step_memory
 from torchcaps.bench.nets import Net
 from torchcaps.errors import TorchcapsError
+from torchcaps.kernels.choice import use_kernels
 from torchcaps.models import create_model, models
 
 TINY = Net("capsnet", "laptop", 2, options={"filters": 8, "types": 2, "hidden": (8, 8)})
@@ -27,7 +28,7 @@ def test_the_floor_is_the_convolutions_of_the_model(name: str) -> None:
     for conv in (*ours, *theirs):
         conv.register_forward_pre_hook(lambda _, given: inputs.append(given[0].shape))
     images, _ = net.images_and_labels()
-    with torch.no_grad():
+    with torch.no_grad(), use_kernels("plain"):
         model.eval()(images)
         floor(images)
     assert inputs[: len(ours)] == inputs[len(ours) :], "the same maps as in the model"

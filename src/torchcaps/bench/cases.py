@@ -16,6 +16,7 @@ from torchcaps.bench.timing import interleaved, ratio, threads
 LARGE = Net("matrix-capsnet", batch=8, image_size=32, classes=5)
 SMALL = Net("matrix-capsnet-68k", batch=8, image_size=32, classes=5)
 CAPSNET = Net("capsnet", batch=32)
+NEAR_ONE = 0.9, 1.1  # exponents that count as linear
 DIGITS = 60_000  # training images of MNIST
 
 
@@ -104,14 +105,13 @@ def routings(settings: Settings) -> list[Check]:
 def linear(settings: Settings) -> list[Check]:
     """Growth with batch and iterations: a straight line, and memory that stays."""
     checks = []
-    near_one = {"low": 0.9, "high": 1.1}
     for name, net, axis in (("matrix capsules", LARGE, BATCH), ("CapsNet", CAPSNET, LARGE_BATCH)):
         axis = replace(axis, values=tuple(settings.batch(images) for images in axis.values))
         steps = grow_time(net, axis, training_step, settings.budget, ["torchcaps"])["torchcaps"]
-        checks.append(Check(f"{name}: exponent of a step's time in the batch", steps["exponent"], **near_one))
+        checks.append(Check(f"{name}: exponent of a step's time in the batch", steps["exponent"], *NEAR_ONE))
         net = replace(net, batch=settings.batch(8))
         alone = grow_time(net, ITERATIONS, routing_alone, settings.budget, ["torchcaps"])["torchcaps"]
-        checks.append(Check(f"{name}: exponent of the routing's time in iterations", alone["exponent"], **near_one))
+        checks.append(Check(f"{name}: exponent of the routing's time in iterations", alone["exponent"], *NEAR_ONE))
     net = replace(LARGE, batch=settings.batch(8))
     memory = grow_memory(net, ITERATIONS, ["torchcaps"])["torchcaps"]
     for kind in ("activations", "peak"):

@@ -8,6 +8,7 @@ import sysconfig
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,8 +53,8 @@ class Subject:
         elif form == "straightforward":
             write_out(self.model)
         self.floor = ConvolutionFloor(self.model) if form == "convolutions" else None
-        self.network = self.model if self.floor is None else self.floor
-        self.objective = Objective(self.model, resolve(model=net.model, size=net.size))
+        self.network: Any = self.model if self.floor is None else self.floor
+        self.objective: Any = Objective(self.model, resolve(model=net.model, size=net.size))
         if form == "compiled":
             # Both are compiled when they are first called, so that what is not measured costs nothing.
             self.objective, self.network = torch.compile(self.objective), torch.compile(self.network)

@@ -124,7 +124,8 @@ def routing_alone(net: Net, form: str) -> Job:
     assert isinstance(model, CapsuleModel)  # those that have axes are
     with torch.no_grad():
         primary = model.primary(model.features(model.preprocess(subject.images)))
-    leaves = Capsules(*(None if each is None else each.detach().requires_grad_() for each in primary))
+    active = None if primary.activation is None else primary.activation.detach().requires_grad_()
+    leaves = Capsules(primary.pose.detach().requires_grad_(), active)
 
     def route() -> None:
         with subject.kernels():

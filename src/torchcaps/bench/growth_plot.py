@@ -24,8 +24,8 @@ def draw_growth(growth: dict[str, Any], target: Path) -> None:
     """Write an SVG with a column for each axis and, for each model, a row of seconds and one of megabytes."""
     columns = list(next(iter(growth.values())))
     with plt.rc_context(STYLE):  # type: ignore[arg-type]
-        shape = {"figsize": (2.6 * len(columns), 2.3 * 2 * len(growth)), "squeeze": False, "layout": "tight"}
-        figure, grid = plt.subplots(2 * len(growth), len(columns), **shape)  # type: ignore[arg-type]
+        size = 2.6 * len(columns), 4.6 * len(growth)
+        figure, grid = plt.subplots(2 * len(growth), len(columns), figsize=size, squeeze=False, layout="tight")
         for number, (model, axes) in enumerate(growth.items()):
             for column, title in enumerate(columns):
                 above, below = grid[2 * number, column], grid[2 * number + 1, column]

@@ -72,8 +72,8 @@ def broadcast_votes(transform: Transform, capsules: Capsules) -> Tensor:
         matrices, right = seen.unflatten(3, (rows, columns)), transform.multiply == "right"
         matrices = matrices if right else matrices.transpose(3, 4)
         weight = transform.weight.unflatten(2, (parents, -1))  # (N, q, J, q')
-        votes = _multiplied(matrices, weight).unflatten(4, (matrices.shape[3], -1))
-        return votes.flatten(4) if right else votes.transpose(4, 5).flatten(4)
+        votes = _multiplied(matrices, weight)
+        return votes if right else votes.unflatten(4, (matrices.shape[3], -1)).transpose(4, 5).flatten(4)
     return transform(capsules)  # type: ignore[no-any-return]
 
 
@@ -96,7 +96,7 @@ def looped_votes(transform: ChannelConvTransform, capsules: Capsules) -> Tensor:
         for parent in range(parents):
             place = weights[child, parent], biases[child, parent], transform.stride, transform.padding
             votes.append(F.conv2d(maps, *place).flatten(2).transpose(1, 2))  # (B, P, D)
-    return torch.stack(votes, 2).unflatten(2, (types, parents))
+    return torch.stack(votes, 2).view(len(capsules.pose), -1, types, parents, size)
 
 
 class WideDynamicRouting(Routing):
