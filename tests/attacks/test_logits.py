@@ -40,6 +40,8 @@ def test_strongest_is_every_view_that_fits_and_differs() -> None:
     net, capsules = SmallNet().eval()(images), SmallCapsules().eval()(images)
     assert [view.name for view in choose_views("strongest", net)] == ["logits", "log-odds", "atanh", "scores"]
     assert [view.name for view in choose_views("strongest", capsules)] == ["log-odds", "atanh", "scores"]
+    sigmoid = Output(net.logits.sigmoid(), net.logits)
+    assert [view.name for view in choose_views("strongest", sigmoid)] == ["logits", "atanh", "scores"]
     free = Output(3 * net.scores + 1, net.logits)
     assert [view.name for view in choose_views("strongest", free)] == ["logits", "scores"]
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.functional import log_odds
 from torchcaps.models import Output
 from torchcaps.registry import Registry
 
@@ -63,12 +64,15 @@ def choose_views(name: str, answers: Output) -> list[View]:
             raise TorchcapsError(f"logits '{name}' are unknown: choose one of {known}")
         if views.get(name).bounded and not fits:
             raise TorchcapsError(
-                f"logits '{name}' need scores in [0, 1], and this model's reach {highest:.3g}: "
-                "use 'logits' or 'scores'"
+                f"logits '{name}' need scores in [0, 1], and this model's reach {highest:.3g}: use 'logits' or 'scores'"
             )
         return [views.get(name)]
     chosen = [view for view in views if fits or not view.bounded]
-    # The own logits of most capsule networks are the log-odds of the scores: trying both would be trying one twice.
-    if fits and torch.allclose(answers.logits, _log_odds(answers), rtol=1e-3, atol=1e-3):
+    # Trying two views that are one would be trying it twice. Where a model's own logits are made from its scores, they
+    # are cut off at the ends and the view is not; where scores are made from logits, those know more.
+    made_from_scores = log_odds(answers.scores)
+    if fits and torch.equal(answers.logits, made_from_scores):
         chosen.remove(views.get("logits"))
+    elif fits and torch.allclose(answers.logits, made_from_scores, rtol=1e-2, atol=1e-2):
+        chosen.remove(views.get("log-odds"))
     return chosen
