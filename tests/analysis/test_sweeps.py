@@ -92,6 +92,8 @@ def test_measured_over_images_as_the_loops_would() -> None:
         vectors = class_vectors(model, sweep(images, factor, strengths(factor, 28, 4)), labels)
         expected = sum(reference.compactness(each) for each in vectors.tolist()) / 3
         assert data["factors"][factor]["score"] == pytest.approx(expected, rel=1e-3)
+        expected = reference.compactness_of_mean_shares(vectors.tolist())
+        assert data["factors"][factor]["score_of_mean_shares"] == pytest.approx(expected, rel=1e-3)
     aligned = measure_alignment(model, images, labels)
     rest = class_vectors(model, images.unsqueeze(1), labels)
     plus = class_vectors(model, sweep(images, "shift_x", STEPS["shift_x"]), labels) - rest

@@ -10,17 +10,36 @@ Matrix = list[list[float]]
 
 def compactness(vectors: Matrix) -> float:
     """KL of the normalised variances to uniform, for vectors [strength][dimension]."""
+    return divergence(variance_shares(vectors))
+
+
+def variance_shares(vectors: Matrix) -> Vector:
+    """Each dimension's share of the variance."""
     variances = []
     for dimension in range(len(vectors[0])):
         values = [vector[dimension] for vector in vectors]
         mean = sum(values) / len(values)
         variances.append(sum((value - mean) ** 2 for value in values) / len(values))
-    divergence = 0.0
-    for variance in variances:
-        share = variance / sum(variances)
+    return [variance / sum(variances) for variance in variances]
+
+
+def divergence(shares: Vector) -> float:
+    """KL to uniform."""
+    total = 0.0
+    for share in shares:
         if share > 0:
-            divergence += share * (math.log(share) - math.log(1 / len(variances)))
-    return divergence
+            total += share * (math.log(share) - math.log(1 / len(shares)))
+    return total
+
+
+def compactness_of_mean_shares(images: list[Matrix]) -> float:
+    """KL of the shares averaged over images [image][strength][dimension]."""
+    means = [0.0] * len(images[0][0])
+    for vectors in images:
+        shares = variance_shares(vectors)
+        for dimension, share in enumerate(shares):
+            means[dimension] += share / len(images)
+    return divergence(means)
 
 
 def align(differences: Matrix) -> tuple[Vector, Vector]:

@@ -18,13 +18,16 @@ MARKS: dict[str, Any] = {"color": GREY, "markersize": 6, "markeredgecolor": "whi
 def compactness_chart(data: dict[str, Any]) -> Figure:
     """Bars for the factors, the paper's networks as marks, and the greatest possible score as a line."""
     names = list(data["factors"])
-    scores = [data["factors"][name]["score"] or 0.0 for name in names]
+    places = np.arange(len(names))
     with house_style():
         figure = Figure(figsize=(8, 3.4))
         axes = figure.add_subplot()
-        axes.bar(names, scores, width=0.6, label="this run")
+        for shift, key, words in ((-0.2, "score", "mean score"), (0.2, "score_of_mean_shares", "score of mean shares")):
+            scores = [data["factors"][name][key] or 0.0 for name in names]
+            axes.bar(places + shift, scores, width=0.36, label=f"this run: {words}")
         for (network, values), marker in zip(data["paper"].items(), "sv^o", strict=True):
-            axes.plot(names, values, marker, **MARKS, label=f"gu2021: {network}")
+            axes.plot(places, values, marker, **MARKS, label=f"gu2021: {network}")
+        axes.set_xticks(places, names)
         axes.axhline(data["greatest"], color=COLOURS[4], linestyle="--", label=f"greatest: log {data['size']}")
         axes.set(yscale="log", ylabel="KL to uniform, nats")
         axes.grid(axis="y", alpha=0.6)

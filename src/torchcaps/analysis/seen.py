@@ -38,12 +38,12 @@ def explain_perturbation(material: Material) -> Explanation:
         if len(drawn) == 1:
             images, rows = drawn[0], [f"dim {number}" for number in range(changes.shape[1])]
         else:
-            images = torch.stack([each[number] for each, number in zip(drawn, best, strict=True)])
+            moved = torch.stack([each[number] for each, number in zip(drawn, best, strict=True)])
+            images = torch.cat([shown.images.unsqueeze(1), moved], 1)
             rows = [f"{name}: dim {number}" for name, number in zip(shown.names, best, strict=True)]
+        columns = ["image"] * (images.shape[1] - steps) + [f"{move:+.2g}" if move else "0" for move in moves]
         title = f"range of {paper}: {-reach:.3g} to {reach:.3g}"
-        figures[f"perturbation-{paper}"] = image_sheet(
-            images, rows, [f"{move:+.2g}" if move else "0" for move in moves], title
-        )
+        figures[f"perturbation-{paper}"] = image_sheet(images, rows, columns, title)
         data[paper] = {"moves": moves, "change": dict(zip(shown.names, changes.tolist(), strict=True))}
         strongest, change = int(changes.mean(0).argmax()), float(changes.mean(0).max())
         data[paper] |= {"strongest": strongest, "strongest_change": change}
