@@ -43,6 +43,7 @@ def test_doctor_finds_out_and_never_fails(torchcaps_command: Command, monkeypatc
     assert findings["routing em"]["found"].startswith("fused")
     assert findings["routing uniform"]["found"].startswith("plain")
     assert findings["torch"]["found"]
+    assert findings["convolutions"]["found"]
     monkeypatch.setenv("TORCHCAPS_KERNELS", "plane")
     monkeypatch.setenv("TORCHCAPS_MALLOC", "0")
     done = torchcaps_command("doctor")

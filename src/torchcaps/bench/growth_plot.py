@@ -47,14 +47,14 @@ def _draw_times(plot: Axes, axis: dict[str, Any]) -> None:
         middles = [point["median"] for point in points]
         lower = [point["median"] - point["lower_quartile"] for point in points]
         upper = [point["upper_quartile"] - point["median"] for point in points]
-        label = f"{form}: exponent {measured['exponent']:.2f}"
+        label = f"{form}, x^{measured['exponent']:.2f}"
         plot.errorbar(axis["values"], middles, (lower, upper), color=COLOURS[form], marker="o", ms=3, label=label)
 
 
 def _draw_bytes(plot: Axes, axis: dict[str, Any]) -> None:
     for form, measured in axis["bytes"].items():
         megabytes = [size / 1e6 for size in measured["peak"]]
-        label = f"{form}: exponent {measured['exponents']['peak']:.2f}"
+        label = f"{form}, x^{measured['exponents']['peak']:.2f}"
         plot.plot(axis["values"], megabytes, color=COLOURS[form], marker="o", ms=3, label=label)
 
 

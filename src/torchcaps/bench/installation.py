@@ -16,6 +16,7 @@ from torchcaps.bench.forms import cxx_compiler, why_not_compiled
 from torchcaps.data.verified import data_folders
 from torchcaps.environment import package_version, processor_name
 from torchcaps.errors import TorchcapsError
+from torchcaps.kernels import measured
 from torchcaps.kernels.choice import kernel_choice
 from torchcaps.models.table import LAYER
 from torchcaps.routing import Routing, routings
@@ -34,7 +35,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """All findings about this installation and machine."""
-    return [*_machine(), *_settings(), *_kernels(), *_forms(), *_data(), *_extras()]
+    return [*_machine(), *_settings(), *_kernels(), *_forms(), *_convolutions(), *_data(), *_extras()]
 
 
 def _machine() -> list[Finding]:
@@ -115,12 +116,24 @@ def _forms() -> list[Finding]:
     for record in routings:
         fused = type(record.build(LAYER)).route_factors is not Routing.route_factors
         found.append(Finding(f"routing {record.name}", _form(fused, device)))
+    return found
+
+
+def _convolutions() -> list[Finding]:
+    """Which form of a convolution runs, and what was measured for the layers that were used so far."""
     choice = _asked_kernels()[0]
-    if choice == "plain" or device != "cpu":
-        convolution = f"PyTorch's: {'forced' if choice == 'plain' else 'Fourier transforms are for the CPU'}"
-    else:
-        convolution = "PyTorch's or Fourier transforms, whichever a first measurement finds faster"
-    return [*found, Finding("convolutions", convolution)]
+    if choice == "plain" or fastest_device() != "cpu":
+        return [Finding("convolutions", f"PyTorch's: {'forced' if choice == 'plain' else 'others are for the CPU'}")]
+    found = [Finding("convolutions", "PyTorch's or Fourier transforms, as a first measurement of each layer says")]
+    here = f" {processor_name()} torch {package_version('torch')}"
+    for name, seconds in measured._read(measured._file()).items():
+        if name.endswith(here):
+            batch, inputs, outputs, size, kernel, stride, mode, threads = name.removesuffix(here).split()
+            layer = f"{inputs} to {outputs} channels, {size} pixels, {kernel}x{kernel}, stride {stride}"
+            share = seconds["spectral"] / seconds["pytorch"]
+            winner = "Fourier transforms" if share < 1 else "PyTorch's"
+            found.append(Finding(layer, f"{mode} of {batch}, threads {threads}: {winner} (ratio {share:.2f})"))
+    return found
 
 
 def _form(fused: bool, device: str) -> str:
