@@ -27,8 +27,8 @@ def explain_compactness(material: Material) -> Explanation:
     return Explanation(
         f"{words} (of at most {data['greatest']:.2f})",
         "How few dimensions of the true class's capsule answer to a change of the image: 0 if all do alike, the dashed "
-        "line if one alone does. The text of gu2021 averages the scores of images (left bars); its table 5, grey marks, "
-        "is of the size of the other reading, which averages the dimensions' shares over the images first (right bars).",
+        "line if one alone does. The text of gu2021 averages the scores of images (left bars); its table 5 (grey) has "
+        "the size of another reading, which averages the dimensions' shares over the images first (right bars).",
         data,
         {"compactness": compactness_chart(data)},
     )
