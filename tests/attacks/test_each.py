@@ -101,8 +101,8 @@ def test_the_universal_generator_learns() -> None:
     batch = glyphs("test", 100)
     attack = create_attack("universal", iterations=60, batch=20, measured=20)
     history = attack(model, batch.images, batch.labels, epsilon=0.4).history
-    assert history[0] == 1
-    assert history[60] < 0.7
+    assert history[0] > 0.8
+    assert history[60] < history[0] - 0.25
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 30, 27)])

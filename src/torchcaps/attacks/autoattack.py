@@ -19,6 +19,8 @@ from torchcaps.attacks.sight import BudgetSpent, Sight
 from torchcaps.errors import TorchcapsError
 
 PACKAGE_NORMS = {"linf": "Linf", "l2": "L2"}
+QUIET = logging.getLogger("torchcaps.attacks.autoattack")
+QUIET.setLevel(logging.CRITICAL)
 PARTS = ("apgd-ce", "apgd-t", "fab-t", "square")
 
 
@@ -86,8 +88,8 @@ class AutoAttack(Attack):
             device=next(sight.model.parameters()).device,
         )
         suite.verbose = False
-        suite.logger = logging.getLogger("torchcaps.attacks.autoattack")  # its findings are those of our sanity checks
-        suite.logger.setLevel(logging.CRITICAL)
+        # What it has to say about zero gradients and random answers, the sanity checks say with every figure.
+        suite.logger = suite.apgd.logger = suite.apgd_targeted.logger = QUIET
         for each in (suite.apgd, suite.apgd_targeted, suite.fab):
             each.n_restarts, each.n_iter = 1, self.steps
         suite.apgd_targeted.n_target_classes = suite.fab.n_target_classes = min(9, classes - 1)

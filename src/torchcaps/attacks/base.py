@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -13,6 +11,7 @@ from torch import Tensor
 from torchcaps.attacks.checks import check_input
 from torchcaps.attacks.logits import STRONGEST, View, choose_views
 from torchcaps.attacks.norms import choose_norm
+from torchcaps.attacks.result import AttackResult, Hunt, Part, joined
 from torchcaps.attacks.sight import Budget, BudgetSpent, Sight, steady
 from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
@@ -20,34 +19,6 @@ from torchcaps.models import Model
 from torchcaps.progress import progress_bar
 
 BATCH = 100
-
-
-@dataclass(frozen=True)
-class AttackResult:
-    """The outcome of an attack, all of it about the clipped images.
-
-    Shapes: ``images`` (B, C, H, W), within epsilon and [0, 1]; ``success`` (B,), the answer is wrong, be it since the
-    attack or before it; ``predictions`` (B,); ``hits`` (B, classes) in a targeted attack, which wrong class was reached
-    when it was the target.
-
-    ``logits`` is what was asked for, ``by_view`` how many images each view has moved to the goal, ``queries`` how many
-    times an image was sent through the model. ``history`` is the share of right answers after each stage of an attack
-    that learns.
-    """
-
-    images: Tensor
-    success: Tensor
-    predictions: Tensor
-    queries: int
-    logits: str
-    by_view: dict[str, int]
-    hits: Tensor | None = None
-    history: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def accuracy(self) -> float:
-        """Share of right answers under the attack; what was wrong before it counts as wrong."""
-        return 1 - self.success.double().mean().item()
 
 
 class Attack(ABC):
@@ -103,10 +74,10 @@ class Attack(ABC):
             views = self.views(model, images[:BATCH].to(device), logits)
             for part in pieces(len(images), len(images) if self.at_once else BATCH):
                 batch, truth = images[part].to(device), labels[part].long().to(device)
-                hunt = _Hunt(model, batch, truth, epsilon, views, Budget(budget), predict(model, batch))
+                hunt = Hunt(model, batch, truth, epsilon, views, Budget(budget), predict(model, batch))
                 parts.append(self._hunt_targets(hunt) if self.targeted else self._hunt(hunt))
                 advance(len(batch))
-        return _joined(parts, logits, images.device)
+        return joined(parts, logits, images.device)
 
     @torch.no_grad()
     def views(self, model: Model, images: Tensor, logits: str) -> list[View]:
@@ -114,11 +85,11 @@ class Attack(ABC):
         views = choose_views(logits, model(images))
         return views if self.every_view else views[:1]
 
-    def _hunt(self, hunt: _Hunt) -> _Part:
+    def _hunt(self, hunt: Hunt) -> Part:
         moved, answers = self._pursue(hunt, hunt.labels, hunt.clean == hunt.labels)
-        return _Part(moved, answers != hunt.labels, answers, None, hunt)
+        return Part(moved, answers != hunt.labels, answers, None, hunt)
 
-    def _hunt_targets(self, hunt: _Hunt) -> _Part:
+    def _hunt_targets(self, hunt: Hunt) -> Part:
         """Every wrong class is the target once; the image kept is that of the first target that spoils the answer."""
         moved, answers = hunt.images, hunt.clean
         hits = torch.zeros(len(moved), hunt.model.classes, dtype=torch.bool, device=moved.device)
@@ -128,9 +99,9 @@ class Attack(ABC):
             hits[:, target] = wrong & (said == target)
             take = wrong & (answers == hunt.labels)
             moved, answers = torch.where(take[:, None, None, None], tried, moved), torch.where(take, said, answers)
-        return _Part(moved, answers != hunt.labels, answers, hits, hunt)
+        return Part(moved, answers != hunt.labels, answers, hits, hunt)
 
-    def _pursue(self, hunt: _Hunt, goal: Tensor, away: Tensor) -> tuple[Tensor, Tensor]:
+    def _pursue(self, hunt: Hunt, goal: Tensor, away: Tensor) -> tuple[Tensor, Tensor]:
         """Attack, through one view after the other, what is still away from the goal: images and answers."""
         moved, answers, live = hunt.images.clone(), hunt.clean.clone(), away.nonzero().squeeze(1)
         for view in hunt.views:
@@ -153,43 +124,3 @@ class Attack(ABC):
 def predict(model: Model, images: Tensor) -> Tensor:
     """The class that the model answers for each image, (B,)."""
     return torch.cat([model(images[part]).scores.argmax(1) for part in pieces(len(images), BATCH)])
-
-
-@dataclass
-class _Hunt:
-    """One batch under attack."""
-
-    model: Model
-    images: Tensor
-    labels: Tensor
-    epsilon: float
-    views: list[View]
-    budget: Budget
-    clean: Tensor  # what the model answers before
-    broken: Counter[str] = field(default_factory=Counter)
-    history: dict[int, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The outcome for one batch."""
-
-    moved: Tensor
-    success: Tensor
-    answers: Tensor
-    hits: Tensor | None
-    hunt: _Hunt
-
-
-def _joined(parts: list[_Part], logits: str, device: torch.device) -> AttackResult:
-    hits = [part.hits for part in parts if part.hits is not None]
-    return AttackResult(
-        images=torch.cat([part.moved for part in parts]).to(device),
-        success=torch.cat([part.success for part in parts]).to(device),
-        predictions=torch.cat([part.answers for part in parts]).to(device),
-        queries=sum(part.hunt.budget.queries for part in parts),
-        logits=logits,
-        by_view={view.name: sum(part.hunt.broken[view.name] for part in parts) for view in parts[0].hunt.views},
-        hits=torch.cat(hits).to(device) if hits else None,
-        history=parts[0].hunt.history,
-    )

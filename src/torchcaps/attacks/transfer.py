@@ -5,6 +5,7 @@ chen2019, section 4.3 (perturbations of a LeNet); hinton2018, section 6 (of a CN
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from torchcaps.attacks.base import Attack
@@ -48,7 +49,7 @@ class Transfer(Attack):
                 f"images (C, H, W) = {source.image_shape} of {source.classes} classes cannot be transferred to a model "
                 f"for {model.image_shape} and {model.classes} classes: choose a source trained on the same set"
             )
-        with steady(source, seed=0):
+        with steady(source, seed=int(torch.randint(2**31, ()))):
             view = choose_views(STRONGEST, source(images))[0]
             return self.made_by.perturb(
                 Sight(source, view, Budget(sight.budget.limit), persistent=True), images, labels, epsilon

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.attacks.base import Attack
+from torchcaps.attacks.base import Attack, predict
 from torchcaps.attacks.registry import AttackRecord, attacks
 from torchcaps.attacks.sight import Sight
-from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
+from torchcaps.progress import progress_bar
 
 LATENT = 100
 
@@ -87,35 +87,28 @@ class Universal(Attack):
         shift = torch.randint(1, sight.model.classes, labels.shape).to(labels)
         wrong = (labels + shift) % sight.model.classes
         sight.history[0] = 1.0  # only what is answered rightly comes here
-        moved = images
-        for iteration in range(1, self.iterations + 1):
-            if sight.left < 1:
-                break
-            rows = torch.randint(len(images), (self.batch,)).to(labels)
-            with torch.enable_grad():
-                drawn = generator.train()(torch.rand(self.batch, LATENT).to(images))
-                tried = self.spread(images[rows], drawn, epsilon)
-                loss = F.cross_entropy(sight.view.read(sight.look(tried)), wrong[rows])
-                optimizer.zero_grad()
-                loss.backward()
-            optimizer.step()
-            if iteration % self.measured == 0 or iteration == self.iterations:
-                moved = self._one_draw(generator, images, epsilon)
-                sight.history[iteration] = self._accuracy(sight, moved, labels)
+        moved, last = images, min(self.iterations, sight.left)
+        with progress_bar("training the generator", last) as advance:
+            for iteration in range(1, last + 1):
+                rows = torch.randint(len(images), (self.batch,)).to(labels)
+                with torch.enable_grad():
+                    drawn = generator.train()(torch.rand(self.batch, LATENT).to(images))
+                    answers = sight.view.read(sight.look(self.spread(images[rows], drawn, epsilon)))
+                    optimizer.zero_grad()
+                    F.cross_entropy(answers, wrong[rows]).backward()
+                optimizer.step()
+                advance(1)
+                if iteration % self.measured == 0 or iteration == last:
+                    latent = torch.rand(1, LATENT).to(images)
+                    with torch.no_grad():
+                        moved = self.spread(images, generator.eval()(latent), epsilon)
+                    sight.history[iteration] = (predict(sight.model, moved) == labels).double().mean().item()
         return moved
 
     def spread(self, images: Tensor, drawn: Tensor, epsilon: float) -> Tensor:
         """Images with perturbations added, as large as epsilon allows."""
         sized = drawn if self.norm.name == "linf" else self.norm.steepest(drawn)
         return (images + epsilon * sized).clamp(0, 1)
-
-    @torch.no_grad()
-    def _one_draw(self, generator: PerturbationGenerator, images: Tensor, epsilon: float) -> Tensor:
-        return self.spread(images, generator.eval()(torch.rand(1, LATENT).to(images)), epsilon)
-
-    def _accuracy(self, sight: Sight, moved: Tensor, labels: Tensor) -> float:
-        right = [sight.model(moved[part]).scores.argmax(1) == labels[part] for part in pieces(len(moved), self.batch)]
-        return torch.cat(right).double().mean().item()
 
 
 attacks.add(
