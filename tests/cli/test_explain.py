@@ -1,39 +1,64 @@
-"""``torchcaps explain``, run as a user runs it."""
+"""``torchcaps explain``: what it prints and writes, and how it refuses."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
-from tests.conftest import Command
+from torchcaps.cli.main import main
 
 TRAIN = ["--data", "glyphs", "--train-images", "60", "--test-images", "20", "--steps", "2", "--device", "cpu"]
 CAPSNET = ["capsnet", *TRAIN, "--set", "filters=8", "--set", "types=2", "--set", "hidden=[16, 16]"]
 
+Typed = Callable[..., tuple[int, str]]
 
-def test_explain_writes_figures_and_a_page(torchcaps_command: Command, tmp_path: Path) -> None:
-    assert torchcaps_command("train", *CAPSNET, "--out", "run").returncode == 0
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Run a command in this process, in an empty folder; its exit code and all that it said."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["torchcaps", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        said = capsys.readouterr()
+        return int(stopped.value.code or 0), " ".join(f"{said.out} {said.err}".split())
+
+    return run
+
+
+def test_explain_writes_figures_and_a_page(typed: Typed, tmp_path: Path) -> None:
+    assert typed("train", *CAPSNET, "--out", "run")[0] == 0
     Image.new("RGB", (50, 30), "white").save(tmp_path / "digit.png")
-    done = torchcaps_command("explain", "run", "digit.png", "--only", "couplings,votes", "--out", "seen")
-    assert done.returncode == 0, done.stderr
-    assert "couplings.png" in done.stdout
-    assert "half of the votes" in done.stdout
-    assert "votes: left out" in done.stdout
-    assert "Page: seen/index.html" in done.stdout
+    code, said = typed("explain", "run", "digit.png", "--only", "couplings,votes", "--out", "seen")
+    assert code == 0, said
+    assert all(words in said for words in ("couplings.png", "the class gets", "votes: left out", "seen/index.html"))
     report = json.loads((tmp_path / "seen" / "explain.json").read_text())
     assert report["environment"]["command"] == "torchcaps explain run digit.png --only couplings,votes --out seen"
     assert report["run"] == "run"
-    again = torchcaps_command("explain", "run", "3", "--only", "decoding", "--decoder", "run", "--json")
-    assert json.loads(again.stdout)["explanations"]["decoding"]["files"] == ["decoding.png"]
-    assert (tmp_path / "run" / "explain" / "decoding.png").is_file()
+    assert {path.name for path in (tmp_path / "seen").iterdir()} == {"couplings.png", "explain.json", "index.html"}
+
+    code, said = typed("explain", "run", "3", "--only", "decoding", "--decoder", "run", "--json")
+    assert code == 0, said
+    assert json.loads(said)["explanations"]["decoding"]["files"] == ["decoding.png"]
+    assert (tmp_path / "run" / "explain" / "decoding.png").is_file(), "beside the run, where no folder is named"
+
+    before = sorted(tmp_path.rglob("*"))
     for arguments, message in (
         (["nowhere"], "nowhere is not a folder, so it is not a run"),
         (["run", "gone.png"], "gone.png is no file and no number"),
+        (["run", "1000"], "there is no image 1000: the set has images 0 to 999"),
         (["run", "--only", "vote"], "explanation 'vote' is unknown: did you mean 'votes'?"),
-        (["run", "--data", "mnits"], "dataset 'mnits' is unknown: did you mean 'mnist'?"),
+        (["run", "--data", "glyph"], "dataset 'glyph' is unknown: did you mean 'glyphs'?"),
+        (["run", "--decoder", "nowhere"], "nowhere is not a folder, so it is not a run"),
     ):
-        refused = torchcaps_command("explain", *arguments)
-        assert refused.returncode == 2
-        assert message in " ".join(refused.stderr.split())
+        code, said = typed("explain", *arguments)
+        assert code == 2
+        assert message in said
+    assert sorted(tmp_path.rglob("*")) == before, "nothing may be half-written"
