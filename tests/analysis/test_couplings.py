@@ -15,6 +15,7 @@ from torchcaps.analysis import (
     vote_histograms,
     vote_maps,
 )
+from torchcaps.analysis.couplings import gets_of_present
 from torchcaps.analysis.dead import Liveliness
 from torchcaps.analysis.fields import extents, primary_centres
 from torchcaps.analysis.inspection import presence
@@ -113,6 +114,11 @@ def test_shares_of_all_classes_make_a_whole() -> None:
         model = small(KINDS[kind][0], **KINDS[kind][1])
         _, layers = inspect_layers(model, torch.rand(1, 1, 28, 28))
         total = sum(follow_couplings(layers, torch.tensor([label]), 2)[0] for label in range(4))
+        present, kept = (
+            presence(layers[0].children),
+            sum(gets_of_present(layers, torch.tensor([n]), 2) for n in range(4)),
+        )
+        torch.testing.assert_close(kept, (total * present).sum().view(1) / present.sum(), rtol=1e-3, atol=1e-4)
         seen = torch.zeros(total.numel())
         seen[layers[0].seen.flatten().unique()] = 1.0  # a window without padding leaves some at the border out
         if len(layers) == 1 or (seen == 1).all():

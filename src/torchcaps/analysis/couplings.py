@@ -46,10 +46,10 @@ def vote_maps(layers: list[LayerState], classes: Tensor, iteration: int) -> list
     return [(share * presence(layer.children)).sum(3) for share, layer in zip(shares, layers, strict=True)]
 
 
-def gets_of_present(layers: list[LayerState], classes: Tensor, iteration: int) -> float:
-    """The share of all that is present among the lowest capsules that comes to a class, mean over the images."""
+def gets_of_present(layers: list[LayerState], classes: Tensor, iteration: int) -> Tensor:
+    """The share of all that is present among the lowest capsules that comes to a class: (B,)."""
     sent = vote_maps(layers, classes, iteration)[0].flatten(1).sum(1)
-    return float((sent / presence(layers[0].children).flatten(1).sum(1).clamp_min(1e-30)).mean())
+    return sent / presence(layers[0].children).flatten(1).sum(1).clamp_min(1e-30)
 
 
 def shares_itself_out(layer: LayerState) -> bool:

@@ -102,17 +102,18 @@ def explain_couplings(material: Material) -> Explanation:
     arrays = [[each[row].numpy() for each in shown] for row in range(len(images))]
     rows = [f"{names[int(label)]}\n{output.scores[row, label]:.2f}" for row, label in enumerate(classes)]
     frames = [frames[0]] * count + frames[1:]
-    half = [_places_for_half(each[0]) for each in maps]
+    winners = 1 if single else len(images)  # the first rows; the runners-up take no part in what is said
+    half = [_places_for_half(each[0][:winners]) for each in maps]
     finding = f"half of the votes for the class come from {_arrows(half)} of the places"
-    gained = [gets_of_present(layers, classes, iteration) for iteration in range(count)]
+    gained = [float(gets_of_present(layers, classes, iteration)[:winners].mean()) for iteration in range(count)]
     if all(shares_itself_out(layer) for layer in layers):
         finding = f"the class gets {_arrows(gained)} of what is present; {finding}"
     return Explanation(
         finding,
         "Where the votes for a class come from: each place's capsules, weighted by how present they are and by the "
         "couplings that lead from them up to the class, whose name and score stand on the left. The colours of a "
-        "row run from its smallest value to its greatest; red and blue are positive and negative couplings, where a "
-        "routing has both.",
+        "row, or of all rows of one image, run from the smallest value to the greatest; red and blue are positive and "
+        "negative couplings, where a routing has both.",
         {
             "classes": [names[int(label)] for label in classes],
             "places_for_half": half,
@@ -120,7 +121,7 @@ def explain_couplings(material: Material) -> Explanation:
             "maps": [[_rounded(layer) for layer in iteration] for iteration in maps],
             "layers": [layer.name for layer in layers],
         },
-        {"couplings": map_sheet(images, rows, columns, arrays, frames)},
+        {"couplings": map_sheet(images, rows, columns, arrays, frames, one_scale=single)},
     )
 
 

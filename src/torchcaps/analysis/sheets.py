@@ -30,7 +30,13 @@ def image_sheet(images: Tensor, rows: Sequence[str], columns: Sequence[str], lab
 
 
 def map_sheet(
-    images: Tensor, rows: Sequence[str], columns: Sequence[str], maps: Sequence[Sequence[Any]], frames: Sequence[Extent]
+    images: Tensor,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    maps: Sequence[Sequence[Any]],
+    frames: Sequence[Extent],
+    *,
+    one_scale: bool = False,
 ) -> Figure:
     """Images with heat maps over them.
 
@@ -38,8 +44,9 @@ def map_sheet(
         images: one (C, H, W) per row.
         rows: name of each row.
         columns: name of each column of maps.
-        maps: for each row and column, an array (h, w); colours are common to the maps of a row and layer.
+        maps: for each row and column, an array (h, w); colours are common to the maps of a layer in a row.
         frames: for each column, where the map lies on the image.
+        one_scale: colours are common to all rows too.
     """
     height, width = images.shape[2:]
     wide, high = width * 1.05, height * 1.05  # of a cell with its gap, in pixels
@@ -55,7 +62,7 @@ def map_sheet(
             for column, values in enumerate(maps[row]):
                 left, right, bottom, top = frames[column]
                 across, down = (column + 1) * wide, row * high
-                low, peak = _limits(maps[row], frames, column)
+                low, peak = _limits(maps if one_scale else [maps[row]], frames, column)
                 axes.imshow(
                     values,
                     cmap="RdBu_r" if low < 0 else "inferno",
@@ -72,8 +79,8 @@ def map_sheet(
     return figure
 
 
-def _limits(maps: Sequence[Any], frames: Sequence[Extent], column: int) -> tuple[float, float]:
+def _limits(rows: Sequence[Sequence[Any]], frames: Sequence[Extent], column: int) -> tuple[float, float]:
     """The ends of the colours, from all maps of the same layer; with zero in the middle if some are negative."""
-    own = [values for values, frame in zip(maps, frames, strict=True) if frame == frames[column]]
+    own = [values for maps in rows for values, frame in zip(maps, frames, strict=True) if frame == frames[column]]
     low, high = min(float(each.min()) for each in own), max(float(each.max()) for each in own)
     return (-max(-low, high), max(-low, high)) if low < 0 else (low, high)
