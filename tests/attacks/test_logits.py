@@ -38,12 +38,20 @@ def test_views_are_what_their_names_say() -> None:
 def test_strongest_is_every_view_that_fits_and_differs() -> None:
     images = torch.rand(3, 1, 6, 6)
     net, capsules = SmallNet().eval()(images), SmallCapsules().eval()(images)
-    assert [view.name for view in choose_views("strongest", net)] == ["logits", "log-odds", "atanh", "scores"]
-    assert [view.name for view in choose_views("strongest", capsules)] == ["log-odds", "atanh", "scores"]
-    sigmoid = Output(net.logits.sigmoid(), net.logits)
-    assert [view.name for view in choose_views("strongest", sigmoid)] == ["logits", "atanh", "scores"]
     free = Output(3 * net.scores + 1, net.logits)
-    assert [view.name for view in choose_views("strongest", free)] == ["logits", "scores"]
+    for output, expected in (
+        (net, ["logits", "scores"]),
+        (capsules, ["log-odds", "atanh", "scores"]),
+        (Output(net.logits.sigmoid(), net.logits), ["logits", "scores"]),
+        (free, ["logits", "scores"]),
+    ):
+        assert [view.name for view in choose_views("strongest", output)] == expected
+
+
+@pytest.mark.parametrize("name", ["capsnet", "ar-capsnet", "g-capsnet-conv", "matrix-capsnet"])
+def test_real_capsules_are_seen_as_lengths(name: str) -> None:
+    output = create_model(name, size="laptop").eval()(torch.rand(2, 1, 28, 28))
+    assert [view.name for view in choose_views("strongest", output)] == ["log-odds", "atanh", "scores"]
 
 
 def test_real_capsules_without_squash_have_no_log_odds() -> None:
@@ -56,5 +64,5 @@ def test_real_capsules_without_squash_have_no_log_odds() -> None:
 
 
 def test_unknown_logits_are_refused() -> None:
-    with pytest.raises(TorchcapsError, match="logits 'odds' are unknown: choose one of strongest, logits"):
+    with pytest.raises(TorchcapsError, match=r"logits 'odds' is unknown: did you mean 'log-odds'\?"):
         choose_views("odds", SmallNet().eval()(torch.rand(1, 1, 6, 6)))

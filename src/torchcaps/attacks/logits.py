@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.functional import log_odds
 from torchcaps.models import Output
 from torchcaps.registry import Registry
@@ -41,7 +41,6 @@ def _log_odds(output: Output) -> Tensor:
     return torch.logit(output.scores.clamp(0, 1) * (1 - 2 * MARGIN) + MARGIN)
 
 
-# In the order in which they are tried: the most telling first.
 views: Registry[View] = Registry("logits")
 views.add(View("logits", "the model's own logits", lambda output: output.logits))
 views.add(View("log-odds", "log s / (1 - s) of the scores", _log_odds, bounded=True))
@@ -52,27 +51,23 @@ views.add(View("scores", "class scores: capsule lengths or probabilities", lambd
 def choose_views(name: str, answers: Output) -> list[View]:
     """The views of that name; for ``strongest`` all that fit the model and differ, the most telling first.
 
+    For lengths and activations these are their log-odds, their atanh and themselves; for a softmax or sigmoid the
+    logits that went into it, and the scores.
+
     Args:
         name: ``strongest`` or one of the views.
         answers: the model's answer to clean images, by which is seen what fits.
     """
-    lowest, highest = answers.scores.min().item(), answers.scores.max().item()
-    fits = 0 <= lowest <= highest <= 1
-    if name != STRONGEST:
-        if name not in views:
-            known = ", ".join([STRONGEST, *views.names()])
-            raise TorchcapsError(f"logits '{name}' are unknown: choose one of {known}")
-        if views.get(name).bounded and not fits:
-            raise TorchcapsError(
-                f"logits '{name}' need scores in [0, 1], and this model's reach {highest:.3g}: use 'logits' or 'scores'"
-            )
-        return [views.get(name)]
-    chosen = [view for view in views if fits or not view.bounded]
-    # Trying two views that are one would be trying it twice. Where a model's own logits are made from its scores, they
-    # are cut off at the ends and the view is not; where scores are made from logits, those know more.
-    made_from_scores = log_odds(answers.scores)
-    if fits and torch.equal(answers.logits, made_from_scores):
-        chosen.remove(views.get("logits"))
-    elif fits and torch.allclose(answers.logits, made_from_scores, rtol=1e-2, atol=1e-2):
-        chosen.remove(views.get("log-odds"))
-    return chosen
+    if name == STRONGEST:
+        # Own logits that are made from the scores are cut off at their ends, which the views here are not. Where scores
+        # are made from logits instead, those know more than anything that can be made of the scores.
+        of_lengths = torch.equal(answers.logits, log_odds(answers.scores))
+        return [views.get(each) for each in (("log-odds", "atanh", "scores") if of_lengths else ("logits", "scores"))]
+    if name not in views:
+        raise unknown_name("logits", name, [STRONGEST, *views.names()])
+    highest = answers.scores.max().item()
+    if views.get(name).bounded and highest > 1:
+        raise TorchcapsError(
+            f"logits '{name}' need scores in [0, 1], and this model's reach {highest:.3g}: use 'logits' or 'scores'"
+        )
+    return [views.get(name)]
