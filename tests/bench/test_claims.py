@@ -46,6 +46,15 @@ def test_a_case_gives_a_figure_for_every_check(name: str, monkeypatch: pytest.Mo
     assert all(check.measured and check.measured > 0 and check.spread for check in checks)
 
 
+def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "LARGE", MATRIX)
+    monkeypatch.setattr(cases, "CAPSNET", CAPSNET)
+    monkeypatch.setattr(cases, "ITERATIONS", replace(cases.ITERATIONS, values=(1, 2)))
+    checks = cases.linear(Settings(ONCE, shrink=64))
+    assert [check.target for check in checks] == ["0.9 to 1.1"] * 4 + ["-0.1 to 0.1"] * 2
+    assert all(check.measured is not None for check in checks)
+
+
 def test_what_is_not_compiled_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cases, "LARGE", MATRIX)
     monkeypatch.setattr(cases, "SMALL", MATRIX)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from torchcaps.bench.nets import Net
     from torchcaps.bench.timing import Budget
 
-bench_app = typer.Typer(help="Measure speed and memory on this machine; keep it quiet meanwhile.")
+bench_app = typer.Typer(
+    help="Measure speed and memory on this machine; without a command, a quick look at two networks."
+)
 bench_app.command("data")(bench_data_command)
 
 Models = Annotated[str, typer.Option(help="Names with commas, see 'torchcaps models'; 'all' for every one.")]
