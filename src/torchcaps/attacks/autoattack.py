@@ -57,7 +57,7 @@ class AutoAttack(Attack):
         moved = images.clone()
         live = torch.arange(len(images), device=images.device)
         for part in PARTS:
-            suite = self._suite(sight, part, epsilon)
+            suite = self._suite(sight, part, epsilon, images.device)
             if suite is None:
                 continue
             trace = sys.gettrace()  # the package sets its own, and would leave a debugger without one
@@ -73,7 +73,7 @@ class AutoAttack(Attack):
                 break
         return moved
 
-    def _suite(self, sight: Sight, part: str, epsilon: float) -> Any:
+    def _suite(self, sight: Sight, part: str, epsilon: float, device: torch.device) -> Any:
         """The package's attack with the standard version's settings; None where there are too few classes for it."""
         classes = sight.model.classes
         if part == "apgd-t" and classes < 4:  # its loss is a ratio of differences between four classes
@@ -85,7 +85,7 @@ class AutoAttack(Attack):
             seed=int(torch.randint(2**31, ())),
             version="custom",
             attacks=[part],
-            device=next(sight.model.parameters()).device,
+            device=device,
         )
         suite.verbose = False
         # What it has to say about zero gradients and random answers, the sanity checks say with every figure.
