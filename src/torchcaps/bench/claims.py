@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torchcaps.bench.timing import Budget, Summary
+from torchcaps.bench.timing import Budget, Seconds, Summary, ratio
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class Settings:
 Case = Callable[[Settings], list[Check]]
 
 
-def of_times(what: str, ratio: Summary, **bounds: Any) -> Check:
-    """A check of a ratio of times."""
-    return Check(what, ratio["median"], spread=ratio, **bounds)
+def of_times(what: str, seconds: Seconds, name: str, base: str, *, note: str = "", **bounds: float) -> Check:
+    """A check of what one job takes over what another takes; the note also tells both times."""
+    times = " and ".join(f"{1000 * statistics.median(seconds[job]):,.0f} ms" for job in (name, base))
+    found = ratio(seconds, name, base)
+    return Check(what, found["median"], spread=found, note=f"{times}; {note}" if note else times, **bounds)
