@@ -8,10 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from tests.attacks.small import SmallCapsules, SmallNet, answered, glyphs, quick, trained
-from torchcaps.attacks import AttackRecord, attacks, create_attack
+from torchcaps.attacks import Attack, AttackRecord, attacks, create_attack
 from torchcaps.attacks.norms import NORMS
+from torchcaps.attacks.sight import Sight
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import MeanImage, Standardize
 
@@ -40,6 +42,27 @@ def test_no_attack_leaves_epsilon_or_the_pixels_range(
     assert NORMS[norm].size(found.images - images).max() <= epsilon * (1 + 1e-5) + 1e-6
     assert found.images.min() >= 0
     assert found.images.max() <= 1
+
+
+class Rogue(Attack):
+    """Goes wherever it likes, and forgets to count."""
+
+    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+        far = 100 * torch.randn_like(images)
+        far[0] = torch.nan
+        return far
+
+
+@pytest.mark.parametrize("norm", list(NORMS))
+def test_the_base_holds_whatever_a_subclass_does(norm: str) -> None:
+    model = SmallNet()
+    images, labels = answered(model, 20)
+    found = Rogue(norm=norm)(model, images, labels, epsilon=0.2)
+    assert NORMS[norm].size(found.images - images).max() <= 0.2 + 1e-6
+    assert found.images.min() >= 0
+    assert found.images.max() <= 1
+    with torch.no_grad():
+        assert torch.equal(found.predictions, model(found.images).scores.argmax(1))
 
 
 @each_norm

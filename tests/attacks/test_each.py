@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.attacks.small import SmallCapsules, SmallNet, answered, glyphs, trained
 from torchcaps.attacks import create_attack
 from torchcaps.attacks.norms import NORMS
-from torchcaps.attacks.square import _squares
+from torchcaps.attacks.square import Square, _squares
 from torchcaps.attacks.universal import LATENT, PerturbationGenerator
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Output
@@ -121,6 +121,35 @@ def test_squares_are_squares_anywhere_in_the_image() -> None:
     assert (mask.sum((2, 3)) == 9).all()
     assert (mask.any(3).sum(2) == 3).all()
     assert mask.any(0).all(), "every pixel is in some square"
+
+
+def test_square_keeps_only_what_helps() -> None:
+    model, batch = trained(), glyphs("test", 40)
+    own = torch.nn.functional.one_hot(batch.labels, 10).bool()
+    leads = []
+    for queries in (1, 60):  # the same stripes to start with
+        attack = create_attack("square", queries=queries)
+        found = attack(model, batch.images, batch.labels, epsilon=0.02, logits="logits")
+        with torch.no_grad():
+            logits = model(found.images).logits
+        leads.append(logits[own] - logits.masked_fill(own, -torch.inf).amax(1))
+    assert (leads[1] <= leads[0] + 1e-5).all()
+    assert leads[1].mean() < leads[0].mean() - 0.1
+
+
+def test_one_query_of_square_changes_one_square() -> None:
+    model, batch = trained(), glyphs("test", 40)
+    attack = Square(queries=1000)
+    before, after = (
+        attack(model, batch.images, batch.labels, epsilon=0.02, budget=budget).images for budget in (40, 41)
+    )
+    side = attack.side(40, 28, 28)
+    changed = (before != after)[:, 0]  # (B, H, W)
+    assert changed.any()
+    for rows in (changed.any(2), changed.any(1)):
+        for row in rows:
+            places = row.nonzero()
+            assert not len(places) or places.max() - places.min() < side == 9
 
 
 def test_square_leaves_pixels_at_the_bounds_of_epsilon_and_asks_no_more_than_it_may() -> None:
