@@ -30,6 +30,7 @@ def explain(
 
     config = open_run(run).config()
     folder = out or run / "explain"
+    title = f"{config.model} on {data or config.data}"
     report = explain_model(
         load(run),
         load_dataset(data or config.data, "test"),
@@ -37,7 +38,7 @@ def explain(
         picture=image,
         only=[name.strip() for name in only.split(",")] if only else (),
         other=load(decoder) if decoder else None,
-        title=f"{config.model} on {config.data}",
+        title=title,
         run=str(run),
     )
     if json:
@@ -49,5 +50,5 @@ def explain(
         for number, file in enumerate(each["files"])
     ]
     rows += [(f"{name}: left out", reason) for name, reason in report["skipped"].items()]
-    console.print_table(f"{config.model} on {config.data}", ("file", "finding"), rows)
+    console.print_table(title, ("file", "finding"), rows)
     console.out.print(f"Page: {folder / 'index.html'}")
