@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -46,6 +47,15 @@ class Faded(Disguised):
         return self.hidden(images.detach() + 1e-6 * (images - images.detach()))
 
 
+class PartlySaturated(Disguised):
+    """So sure of brighter images that rounding leaves no gradient."""
+
+    def classify(self, images: Tensor) -> Output:
+        brighter = images.mean((1, 2, 3)) > images.mean((1, 2, 3)).quantile(0.8)
+        logits = self.hidden(images).logits * torch.where(brighter, 1e4, 1.0).unsqueeze(1)
+        return Output(logits.softmax(1), logits)
+
+
 class Restless(Disguised):
     def classify(self, images: Tensor) -> Output:
         return self.hidden(F.dropout(images, 0.1, training=True))
@@ -70,7 +80,7 @@ def test_an_honest_model_passes() -> None:
 def test_a_masked_gradient_is_found(kind: type[Disguised]) -> None:
     images, labels = sample()
     measured = measure_gradient(kind(trained()), images, labels)
-    assert measured == GradientMeasure(zeros=1.0, norm=0.0)
+    assert measured == GradientMeasure(zeros=1.0, norm=0.0, blind=1.0)
     warned = check_gradient(measured)
     assert warned is not None
     assert warned.name == "masked gradient"
@@ -86,6 +96,15 @@ def test_a_faded_gradient_is_found_against_a_reference() -> None:
     warned = check_gradient(measured, reference)
     assert warned is not None
     assert "1e+06 times smaller" in warned.message
+
+
+def test_images_without_any_gradient_are_found() -> None:
+    images, labels = sample()
+    measured = measure_gradient(PartlySaturated(trained()), images, labels)
+    assert 0.1 < measured.zeros == measured.blind <= 0.2
+    warned = check_gradient(measured)
+    assert warned is not None
+    assert "of the images have no input gradient at all" in warned.message
 
 
 def test_the_gradient_is_measured_as_defined() -> None:

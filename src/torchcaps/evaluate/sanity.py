@@ -24,6 +24,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 
 ZEROS = 0.5  # a larger share of exact zeros in the input gradient is a sign of masking
+BLIND = 0.01  # and so is a share of images for which all of it is zero
 FADED = 1e-3  # and so is a gradient that much smaller than the reference's (hinton2018 found a hundredth, and none)
 LEFT_AT_HUGE = 0.05
 NOISE = 1e-6  # answers of the same images may differ by this much
@@ -42,24 +43,31 @@ class Warned:
 class GradientMeasure:
     """The gradient of the cross-entropy with respect to pixels, over images as they are.
 
-    ``zeros`` is the share of its numbers that are exactly zero, ``norm`` its mean Euclidean length per image.
+    ``zeros`` is the share of its numbers that are exactly zero, ``norm`` its mean Euclidean length per image, both
+    through the first view of the logits; ``blind`` is the share of images whose gradient is zero everywhere through
+    every view.
     """
 
     zeros: float
     norm: float
+    blind: float
 
 
 def measure_gradient(model: Model, images: Tensor, labels: Tensor, logits: str = STRONGEST) -> GradientMeasure:
     """Measure the gradient that an attack on these images starts from; all zeros where the model gives none."""
     with steady(model, seed=0):
         with torch.no_grad():
-            view = choose_views(logits, model(images))[0]
+            views = choose_views(logits, model(images))
         try:
-            gradient, _ = Sight(model, view, Budget()).gradient(images, labels)
+            gradients = [Sight(model, view, Budget()).gradient(images, labels)[0] for view in views]
         except TorchcapsError:
-            return GradientMeasure(1.0, 0.0)
-    lengths = NORMS["l2"].size(gradient.double())
-    return GradientMeasure((gradient == 0).double().mean().item(), lengths.mean().item())
+            return GradientMeasure(zeros=1.0, norm=0.0, blind=1.0)
+    zeros = torch.stack(gradients) == 0  # (views, B, C, H, W)
+    return GradientMeasure(
+        zeros=zeros[0].double().mean().item(),
+        norm=NORMS["l2"].size(gradients[0].double()).mean().item(),
+        blind=zeros.flatten(2).all(2).all(0).double().mean().item(),
+    )
 
 
 def check_gradient(measured: GradientMeasure, reference: GradientMeasure | None = None) -> Warned | None:
@@ -68,6 +76,11 @@ def check_gradient(measured: GradientMeasure, reference: GradientMeasure | None 
         return Warned(
             "masked gradient",
             f"{measured.zeros:.0%} of the input gradient is exactly zero: attacks that follow it see nothing there",
+        )
+    if measured.blind > BLIND:
+        return Warned(
+            "masked gradient",
+            f"{measured.blind:.0%} of the images have no input gradient at all: an attack that follows it leaves them",
         )
     if reference is not None and measured.norm < FADED * reference.norm:
         return Warned(
