@@ -41,7 +41,7 @@ def test_strongest_is_every_view_that_fits_and_differs() -> None:
     free = Output(3 * net.scores + 1, net.logits)
     for output, expected in (
         (net, ["logits", "scores"]),
-        (capsules, ["log-odds", "atanh", "scores"]),
+        (capsules, ["atanh", "log-odds", "scores"]),
         (Output(net.logits.sigmoid(), net.logits), ["logits", "scores"]),
         (free, ["logits", "scores"]),
     ):
@@ -51,7 +51,7 @@ def test_strongest_is_every_view_that_fits_and_differs() -> None:
 @pytest.mark.parametrize("name", ["capsnet", "ar-capsnet", "g-capsnet-conv", "matrix-capsnet"])
 def test_real_capsules_are_seen_as_lengths(name: str) -> None:
     output = create_model(name, size="laptop").eval()(torch.rand(2, 1, 28, 28))
-    assert [view.name for view in choose_views("strongest", output)] == ["log-odds", "atanh", "scores"]
+    assert [view.name for view in choose_views("strongest", output)] == ["atanh", "log-odds", "scores"]
 
 
 def test_real_capsules_without_squash_have_no_log_odds() -> None:

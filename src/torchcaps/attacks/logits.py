@@ -46,12 +46,16 @@ views.add(View("logits", "the model's own logits", lambda output: output.logits)
 views.add(View("log-odds", "log s / (1 - s) of the scores", _log_odds, bounded=True))
 views.add(View("atanh", "inverse hyperbolic tangent of the scores", _atanh, bounded=True))
 views.add(View("scores", "class scores: capsule lengths or probabilities", lambda output: output.scores))
+# Log-odds of a length of 0 against one of 1 lie so far apart that rounding leaves the cross-entropy no gradient; atanh
+# grows that steeply at one end only.
+OF_LENGTHS = ("atanh", "log-odds", "scores")
+OF_LOGITS = ("logits", "scores")
 
 
 def choose_views(name: str, answers: Output) -> list[View]:
     """The views of that name; for ``strongest`` all that fit the model and differ, the most telling first.
 
-    For lengths and activations these are their log-odds, their atanh and themselves; for a softmax or sigmoid the
+    For lengths and activations these are their atanh, their log-odds and themselves; for a softmax or sigmoid the
     logits that went into it, and the scores.
 
     Args:
@@ -62,7 +66,7 @@ def choose_views(name: str, answers: Output) -> list[View]:
         # Own logits that are made from the scores are cut off at their ends, which the views here are not. Where scores
         # are made from logits instead, those know more than anything that can be made of the scores.
         of_lengths = torch.equal(answers.logits, log_odds(answers.scores))
-        return [views.get(each) for each in (("log-odds", "atanh", "scores") if of_lengths else ("logits", "scores"))]
+        return [views.get(each) for each in (OF_LENGTHS if of_lengths else OF_LOGITS)]
     if name not in views:
         raise unknown_name("logits", name, [STRONGEST, *views.names()])
     highest = answers.scores.max().item()
