@@ -73,6 +73,9 @@ def test_plain_units_are_perturbed_and_nothing_is_said_of_couplings(tmp_path: Pa
     only = ["perturbation", "couplings"]
     report = explain(model, load_dataset("glyphs", "test"), tmp_path, picture="0", only=only)
     assert set(report["explanations"]["perturbation"]["data"]) == {"gu2021", "gu2021-units"}
+    (change,) = report["explanations"]["perturbation"]["data"]["gu2021"]["change"]
+    assert change["image"] == "image 0"
+    assert len(change["by_dimension"]) == 16
     assert set(report["skipped"]) == {"couplings"}
 
 

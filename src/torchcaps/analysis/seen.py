@@ -44,7 +44,10 @@ def explain_perturbation(material: Material) -> Explanation:
         columns = ["image"] * (images.shape[1] - steps) + [f"{move:+.2g}" if move else "0" for move in moves]
         title = f"range of {paper}: {-reach:.3g} to {reach:.3g}"
         figures[f"perturbation-{paper}"] = image_sheet(images, rows, columns, title)
-        data[paper] = {"moves": moves, "change": dict(zip(shown.names, changes.tolist(), strict=True))}
+        each_image = [
+            {"image": name, "by_dimension": change} for name, change in zip(shown.names, changes.tolist(), strict=True)
+        ]
+        data[paper] = {"moves": moves, "change": each_image}
         strongest, change = int(changes.mean(0).argmax()), float(changes.mean(0).max())
         data[paper] |= {"strongest": strongest, "strongest_change": change}
     words = [f"{each['strongest_change']:.3f} ({paper})" for paper, each in data.items()]
