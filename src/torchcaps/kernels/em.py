@@ -77,9 +77,9 @@ class _FusedEM(torch.autograd.Function):
         sums = np.empty((batch, problem.steps - 1, problem.poses.shape[1]), np.float32)
 
         def some_images(first: int, last: int) -> None:
-            share = np.empty((problem.positions, problem.slots, problem.types), np.float32)
+            shares, scratch = problem.shares(1), problem.scratch()
             for b in range(first, last):
-                route(*problem.image(b), *wide[:, b], *narrow[:, b], sums[b], share, *problem.scratch())
+                route(*problem.image(b), *wide[:, b], *narrow[:, b], sums[b], *shares, *scratch)
 
         on_threads(some_images, batch)
         activation = torch.from_numpy(narrow[2, :, -1]).sigmoid()
@@ -106,14 +106,15 @@ class _FusedEM(torch.autograd.Function):
 
         def some_images(first: int, last: int) -> tuple[Array, Array, Array]:
             totals = np.zeros_like(problem.weight), np.zeros_like(problem.beta_u), np.zeros_like(problem.beta_a)
-            shares = np.empty((problem.steps, *per_slot), np.float32)
+            shares = problem.shares(problem.steps)
             slopes = np.empty((max(problem.steps - 1, 1), *per_slot), np.float32)
+            scratch = problem.scratch()
             for b in range(first, last):
                 dmeans, dvariances = np.zeros((2, *wide.shape[2:]), np.float32)
                 dmeans[-1] = last_mean[b]
                 route_back(
                     *problem.image(b), *wide[:, b], *narrow[:, b], sums[b], dmeans, dvariances, last_logit[b].copy(),
-                    dposes[b], dchildren[b], *totals, shares, slopes, *problem.scratch(),
+                    dposes[b], dchildren[b], *totals, *shares, slopes, *scratch,
                 )  # fmt: skip
             return totals
 
@@ -134,6 +135,7 @@ class _Problem:
         self.kind = factors.weight_index.to(torch.int32).numpy()
         self.offset = factors.offset.contiguous().numpy()
         (self.positions, self.slots), self.steps = self.child.shape, len(schedule.temperatures)
+        self.fours = -(-self.slots // 4)
         self.rows, self.lanes, self.types = self.poses.shape[2], self.weight.shape[2], len(self.beta_u)
         self.size = self.rows * self.lanes // self.types
         parents = np.bincount(self.child.ravel(), minlength=self.poses.shape[1]) * self.types
@@ -149,11 +151,18 @@ class _Problem:
             self.beta_u, self.beta_a, self.temperatures, *self.numbers,
         )  # fmt: skip
 
+    def shares(self, steps: int) -> tuple[Array, Array]:
+        """Room for a number per slot and parent, slots rounded up to fours, seen by slots and by fours."""
+        room = np.zeros((steps, self.positions, self.fours * 4, self.types), np.float32)
+        return room, room.reshape(steps, self.positions, self.fours, 4 * self.types)
+
     def scratch(self) -> tuple[Array, ...]:
-        """Room for the votes of four slots, for the gradient of one, and for exponentials."""
-        votes, dvotes = np.zeros((4, self.rows, self.lanes), np.float32), np.empty((self.rows, self.lanes), np.float32)
-        powers = np.empty(self.types, np.int32)
-        return votes, dvotes, powers, powers.view(np.float32)
+        """Room for the votes of a position, four gradients of votes, eight rows of numbers in two views, and powers."""
+        votes = np.zeros((self.fours * 4, self.rows, self.lanes), np.float32)
+        dvotes = np.zeros((4, self.rows, self.lanes), np.float32)
+        columns = np.zeros((8, self.lanes // self.types, self.types), np.float32)
+        powers = np.empty(4 * self.types, np.int32)
+        return votes, dvotes, columns, columns.reshape(8, self.lanes), powers, powers.view(np.float32)
 
 
 def _plain_gradient(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
@@ -177,6 +186,6 @@ def _compile_once() -> None:
         factors = VoteFactors(poses, torch.ones(1, 1), weight, one.unsqueeze(0), one, torch.zeros(1, 1))
         arguments = (poses, factors.activation, weight, torch.zeros(1), torch.zeros(1), factors)
         schedule = Schedule((1.0, 1.0), 1.0, 1.0, 1.0)
-        mean, _ = _FusedEM.apply(*arguments, schedule, None)  # type: ignore[no-untyped-call]
-        with torch.enable_grad():
+        with torch.enable_grad():  # the first use may be a prediction
+            mean, _ = _FusedEM.apply(*arguments, schedule, None)  # type: ignore[no-untyped-call]
             mean.sum().backward()

@@ -1,14 +1,17 @@
-"""EM routing of one image, forward and backward, as loops that numba compiles.
+"""EM routing of one image, as loops that numba compiles.
 
-Votes are made where they are used and never stored. A vote's numbers lie as rows of lanes: row r of the pose matrix,
-and in it L = q' * J lanes, column by column with the J parent types side by side. Every inner loop runs over lanes and
-becomes vector instructions with hardly a sum across them. Numbers are float32 on purpose: one Python float would turn a
-whole expression into float64.
+Votes of one parent position at a time are made, in cache, used for all that can be done there, and forgotten. A vote's
+numbers lie as rows of lanes: row r of the pose matrix, and in it L = q' * J lanes, column by column with the J parent
+types side by side. Every inner loop runs over lanes and becomes vector instructions with hardly a sum across them.
+Numbers are float32 on purpose: one Python float would turn a whole expression into float64.
 
 Names: C children, P positions, I slots of a position, J parent types, T iterations. A child's pose is (rows, q), W is
 (q, L) for each slot. ``child`` (P, I) and ``kind`` (I) say which child and which W a slot has, ``offsets`` (I, D) what
-is added to its votes, (0, D) if nothing is. ``votes`` is room for four slots, (4, rows, L). Statistics of parents are
-(T, P, rows, L) or (T, P, J).
+is added to its votes, (0, D) if nothing is. Parents have statistics (T, P, rows, L) or (T, P, J). Work room: ``votes``
+(I, rows, L), with I rounded up to fours; ``columns`` (8, q', J) and ``wide`` (8, L), the same memory seen in two ways;
+so are ``shares`` (T, P, I, J) and ``blocks`` (T, P, I / 4, 4 J).
+
+Functions take whole arrays and indices: cutting a row out of an array costs more than the arithmetic on it.
 """
 
 from __future__ import annotations
@@ -29,204 +32,251 @@ compiled: Any = njit(nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"}
 
 
 @compiled
-def exponential(row, powers, scales):
-    """Replace a row by its exponentials. ``scales`` is the memory of ``powers`` (int32) read as float32."""
-    for j in range(row.shape[0]):
-        x = max(row[j], LOWEST)
+def exponential(blocks, t, p, g, powers, scales):
+    """Replace blocks[t, p, g] by its exponentials. ``scales`` is the memory of ``powers`` (int32) read as float32."""
+    for j in range(blocks.shape[3]):
+        x = max(blocks[t, p, g, j], LOWEST)
         k = np.floor(x * LOG2_E + HALF)
         powers[j] = (np.int32(k) + np.int32(127)) << np.int32(23)
         f = x - k * LN2_HIGH - k * LN2_LOW
-        row[j] = ONE + f * (ONE + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * C6)))))
-    for j in range(row.shape[0]):
-        row[j] *= scales[j]
+        blocks[t, p, g, j] = ONE + f * (ONE + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * C6)))))
+    for j in range(blocks.shape[3]):
+        blocks[t, p, g, j] *= scales[j]
 
 
 @compiled
-def widen(wide, narrow):
-    """Repeat a number per type (J) for every column of the pose: (L)."""
-    types = narrow.shape[0]
-    for start in range(0, wide.shape[0], types):
-        for j in range(types):
-            wide[start + j] = narrow[j]
+def widen(columns, s):
+    """Repeat the numbers of column 0 of slot s in all columns."""
+    for q in range(columns.shape[1] - 1):
+        for j in range(columns.shape[2]):
+            columns[s, q + 1, j] = columns[s, 0, j]
 
 
 @compiled
-def cast_votes(votes, pose, weight, offsets, slot):
-    """V = M W + offset of one slot: pose (rows, q), weight (q, L) to votes (rows, L)."""
-    inner, lanes = weight.shape
-    for r in range(pose.shape[0]):
-        if inner == 4:
-            m0, m1, m2, m3 = pose[r, 0], pose[r, 1], pose[r, 2], pose[r, 3]
+def add_columns(columns, s):
+    """Add up all columns of slot s in column 0."""
+    if columns.shape[1] == 4:
+        for j in range(columns.shape[2]):
+            columns[s, 0, j] = (columns[s, 0, j] + columns[s, 1, j]) + (columns[s, 2, j] + columns[s, 3, j])
+        return
+    for q in range(columns.shape[1] - 1):
+        for j in range(columns.shape[2]):
+            columns[s, 0, j] += columns[s, q + 1, j]
+
+
+@compiled
+def cast_votes(votes, p, poses, weights, offsets, child, kind):
+    """V = M W + offset for all slots of a position."""
+    _, inner, lanes = weights.shape
+    rows = poses.shape[1]
+    for i in range(child.shape[1]):
+        c, k = child[p, i], kind[i]
+        if rows == 4 and inner == 4 and offsets.shape[0] == 0:  # matrix capsules: W is read once for all rows
+            a0, a1, a2, a3 = poses[c, 0, 0], poses[c, 0, 1], poses[c, 0, 2], poses[c, 0, 3]
+            b0, b1, b2, b3 = poses[c, 1, 0], poses[c, 1, 1], poses[c, 1, 2], poses[c, 1, 3]
+            c0, c1, c2, c3 = poses[c, 2, 0], poses[c, 2, 1], poses[c, 2, 2], poses[c, 2, 3]
+            d0, d1, d2, d3 = poses[c, 3, 0], poses[c, 3, 1], poses[c, 3, 2], poses[c, 3, 3]
             for n in range(lanes):
-                votes[r, n] = m0 * weight[0, n] + m1 * weight[1, n] + m2 * weight[2, n] + m3 * weight[3, n]
-        else:
-            votes[r, :] = ZERO
-            for k in range(inner):
-                m = pose[r, k]
+                w0, w1, w2, w3 = weights[k, 0, n], weights[k, 1, n], weights[k, 2, n], weights[k, 3, n]
+                votes[i, 0, n] = min(max(a0 * w0 + a1 * w1 + a2 * w2 + a3 * w3, -LARGEST_VOTE), LARGEST_VOTE)
+                votes[i, 1, n] = min(max(b0 * w0 + b1 * w1 + b2 * w2 + b3 * w3, -LARGEST_VOTE), LARGEST_VOTE)
+                votes[i, 2, n] = min(max(c0 * w0 + c1 * w1 + c2 * w2 + c3 * w3, -LARGEST_VOTE), LARGEST_VOTE)
+                votes[i, 3, n] = min(max(d0 * w0 + d1 * w1 + d2 * w2 + d3 * w3, -LARGEST_VOTE), LARGEST_VOTE)
+            continue
+        for r in range(rows):
+            for n in range(lanes):
+                votes[i, r, n] = ZERO
+            for q in range(inner):
+                m = poses[c, r, q]
                 for n in range(lanes):
-                    votes[r, n] += m * weight[k, n]
-        if offsets.shape[0]:
-            columns = offsets.shape[1] // pose.shape[0]
-            types = lanes // columns
-            for s in range(columns):
-                added = offsets[slot, r * columns + s]
-                for n in range(s * types, (s + 1) * types):
-                    votes[r, n] += added
+                    votes[i, r, n] += m * weights[k, q, n]
+            if offsets.shape[0]:
+                width = offsets.shape[1] // rows
+                types = lanes // width
+                for q in range(width):
+                    added = offsets[i, r * width + q]
+                    for n in range(q * types, (q + 1) * types):
+                        votes[i, r, n] += added
+            for n in range(lanes):
+                votes[i, r, n] = min(max(votes[i, r, n], -LARGEST_VOTE), LARGEST_VOTE)
+
+
+@compiled
+def log_densities(into, t, p, i, votes, means, inverses, u, bases, columns, wide):
+    """into[t, p, i] = base - half the squared distance of the slot's vote from the parents of step u."""
+    _, rows, lanes = votes.shape
+    if rows == 4:  # the sum over rows stays in registers
         for n in range(lanes):
-            votes[r, n] = min(max(votes[r, n], -LARGEST_VOTE), LARGEST_VOTE)
+            x0, x1 = votes[i, 0, n] - means[u, p, 0, n], votes[i, 1, n] - means[u, p, 1, n]
+            x2, x3 = votes[i, 2, n] - means[u, p, 2, n], votes[i, 3, n] - means[u, p, 3, n]
+            near = x0 * x0 * inverses[u, p, 0, n] + x1 * x1 * inverses[u, p, 1, n]
+            wide[0, n] = near + x2 * x2 * inverses[u, p, 2, n] + x3 * x3 * inverses[u, p, 3, n]
+    else:
+        for n in range(lanes):
+            wide[0, n] = ZERO
+        for r in range(rows):
+            for n in range(lanes):
+                x = votes[i, r, n] - means[u, p, r, n]
+                wide[0, n] += x * x * inverses[u, p, r, n]
+    add_columns(columns, 0)
+    for j in range(into.shape[3]):
+        into[t, p, i, j] = bases[u, p, j] - HALF * columns[0, 0, j]
 
 
 @compiled
-def log_densities(row, votes, mean, inverse, base, wide):
-    """base - half the squared distance in units of the variance: one slot, all types. ``wide`` is room for lanes."""
-    types = row.shape[0]
-    wide[:] = ZERO
-    for r in range(votes.shape[0]):
-        for n in range(wide.shape[0]):
-            x = votes[r, n] - mean[r, n]
-            wide[n] += x * x * inverse[r, n]
-    for j in range(types):
-        row[j] = ZERO
-    for start in range(0, wide.shape[0], types):
-        for j in range(types):
-            row[j] += wide[start + j]
-    for j in range(types):
-        row[j] = base[j] - HALF * row[j]
+def guess_mean(centre, p, votes, active, child, first, floor):
+    """A mean near that of all votes of a position, before any routing, from an eighth of its slots.
+
+    A variance summed up around c instead of the mean m loses (m - c)^2 / variance of its digits. For a mean over slots
+    that hold a share f of all weight that is at most 1 / f; of eight combs of slots the heaviest has f >= 1/8.
+    """
+    slots = child.shape[1]
+    _, rows, lanes = votes.shape
+    best, heaviest = 0, -ONE
+    for comb in range(8):
+        total = ZERO
+        for i in range(comb, slots, 8):
+            total += first[child[p, i]] * active[child[p, i]]
+        if total > heaviest:
+            best, heaviest = comb, total
+    centre[:, :] = ZERO
+    total = ZERO
+    for i in range(best, slots, 8):
+        weight = first[child[p, i]] * active[child[p, i]] + floor / np.float32(slots)
+        total += weight
+        for r in range(rows):
+            for n in range(lanes):
+                centre[r, n] += weight * votes[i, r, n]
+    for r in range(rows):
+        for n in range(lanes):
+            centre[r, n] /= total
 
 
 @compiled
-def fit_parents(
-    poses, active, weights, offsets, child, kind, share, floor, epsilon, centre, mean, inverse, mass, votes,
-):  # fmt: skip
-    """M-step: mass, mean and inverse variance of every parent; ``centre`` is a guess of the mean, for exactness.
+def fit_parents(t, p, votes, active, child, shares, floor, epsilon, centre, means, inverses, masses, columns, wide):
+    """M-step t of a position: mass, mean and inverse variance; ``centre`` is a guess of the mean, for exactness.
 
     Four slots at a time, so that the sums are read and written a quarter as often.
     """
-    positions, slots = child.shape
+    slots = child.shape[1]
     _, rows, lanes = votes.shape
-    types = share.shape[2]
+    types = shares.shape[3]
     spread = floor / np.float32(slots)
-    weight, wide = np.empty(types, np.float32), np.empty((4, lanes), np.float32)
-    for p in range(positions):
-        mass[p, :] = ZERO
-        mean[p, :, :] = ZERO
-        inverse[p, :, :] = ZERO
-        for i in range(0, slots, 4):
-            for n in range(4):
-                if i + n < slots:
-                    c = child[p, i + n]
-                    cast_votes(votes[n], poses[c], weights[kind[i + n]], offsets, i + n)
-                    for j in range(types):
-                        weight[j] = share[p, i + n, j] * active[c]
-                        mass[p, j] += weight[j]
-                        weight[j] += spread
-                    widen(wide[n], weight)
-                else:
-                    wide[n, :] = ZERO
-            for r in range(rows):
+    masses[t, p, :] = ZERO
+    means[t, p, :, :] = ZERO
+    inverses[t, p, :, :] = ZERO
+    for i in range(0, slots, 4):
+        for s in range(4):
+            if i + s < slots:
+                a = active[child[p, i + s]]
+                for j in range(types):
+                    weight = shares[0, p, i + s, j] * a
+                    masses[t, p, j] += weight
+                    columns[s, 0, j] = weight + spread
+                widen(columns, s)
+            else:
                 for n in range(lanes):
-                    guess = centre[p, r, n]
-                    x0, x1 = votes[0, r, n] - guess, votes[1, r, n] - guess
-                    x2, x3 = votes[2, r, n] - guess, votes[3, r, n] - guess
-                    y0, y1, y2, y3 = wide[0, n] * x0, wide[1, n] * x1, wide[2, n] * x2, wide[3, n] * x3
-                    mean[p, r, n] += (y0 + y1) + (y2 + y3)
-                    inverse[p, r, n] += (y0 * x0 + y1 * x1) + (y2 * x2 + y3 * x3)
-        for j in range(types):
-            weight[j] = ONE / (mass[p, j] + floor)
-        widen(wide[0], weight)
+                    wide[s, n] = ZERO
         for r in range(rows):
             for n in range(lanes):
-                x = mean[p, r, n] * wide[0, n]
-                inverse[p, r, n] = ONE / (max(inverse[p, r, n] * wide[0, n] - x * x, ZERO) + epsilon)
-                mean[p, r, n] = centre[p, r, n] + x
+                guess = centre[r, n]
+                x0, x1 = votes[i, r, n] - guess, votes[i + 1, r, n] - guess
+                x2, x3 = votes[i + 2, r, n] - guess, votes[i + 3, r, n] - guess
+                y0, y1, y2, y3 = wide[0, n] * x0, wide[1, n] * x1, wide[2, n] * x2, wide[3, n] * x3
+                means[t, p, r, n] += (y0 + y1) + (y2 + y3)
+                inverses[t, p, r, n] += (y0 * x0 + y1 * x1) + (y2 * x2 + y3 * x3)
+    for j in range(types):
+        columns[0, 0, j] = ONE / (masses[t, p, j] + floor)
+    widen(columns, 0)
+    for r in range(rows):
+        for n in range(lanes):
+            x = means[t, p, r, n] * wide[0, n]
+            inverses[t, p, r, n] = ONE / (max(inverses[t, p, r, n] * wide[0, n] - x * x, ZERO) + epsilon)
+            means[t, p, r, n] = centre[r, n] + x
 
 
 @compiled
-def activate(inverse, mass, beta_u, beta_a, temperature, expected, cost, logit, base):
+def activate(t, p, inverses, masses, beta_u, beta_a, temperature, expected, costs, logits, bases):
     """What an active parent costs, its logit, and the log of activation over spread, where the E-step begins."""
-    positions, rows, lanes = inverse.shape
+    _, _, rows, lanes = inverses.shape
     types = beta_u.shape[0]
     size = np.float32(rows * lanes // types)
-    for p in range(positions):
-        for j in range(types):
-            spread = ZERO
-            for r in range(rows):
-                for n in range(j, lanes, types):
-                    spread -= HALF * np.log(inverse[p, r, n])
-            cost[p, j] = (size * beta_u[j] + spread) / expected
-            z = temperature * (beta_a[j] - mass[p, j] * cost[p, j])
-            logit[p, j] = z
-            base[p, j] = min(z, ZERO) - np.log1p(np.exp(-abs(z))) - spread
+    for j in range(types):
+        spread = ZERO
+        for r in range(rows):
+            for n in range(j, lanes, types):
+                spread -= HALF * np.log(inverses[t, p, r, n])
+        cost = (size * beta_u[j] + spread) / expected
+        z = temperature * (beta_a[j] - masses[t, p, j] * cost)
+        costs[t, p, j], logits[t, p, j] = cost, z
+        bases[t, p, j] = min(z, ZERO) - np.log1p(np.exp(-abs(z))) - spread
 
 
 @compiled
-def assign_children(poses, weights, offsets, child, kind, mean, inverse, base, share, sums, votes, powers, scales):
-    """E-step: share every child out among all its parents; ``sums`` (C) gets the log of what it was divided by."""
+def share_out(t, child, shares, blocks, sums, peak, powers, scales):
+    """From log densities to shares that add up to one over all parents of a child, wherever they are.
+
+    ``sums`` gets the log of what a child's densities were divided by.
+    """
     positions, slots = child.shape
-    types = share.shape[2]
-    wide = np.empty(votes.shape[2], np.float32)
-    peak = np.full(sums.shape[0], -np.float32(3e38), np.float32)
+    types = shares.shape[3]
+    for c in range(peak.shape[0]):
+        sums[t, c] = ZERO
     for p in range(positions):
         for i in range(slots):
-            c = child[p, i]
-            cast_votes(votes[0], poses[c], weights[kind[i]], offsets, i)
-            log_densities(share[p, i], votes[0], mean[p], inverse[p], base[p], wide)
-            highest = peak[c]
+            highest = peak[child[p, i]]
             for j in range(types):
-                highest = max(highest, share[p, i, j])
-            peak[c] = highest
-    sums[:] = ZERO
-    for p in range(positions):
+                shares[0, p, i, j] -= highest
+        for g in range(blocks.shape[2]):
+            exponential(blocks, 0, p, g, powers, scales)
         for i in range(slots):
-            c = child[p, i]
-            for j in range(types):
-                share[p, i, j] -= peak[c]
-            exponential(share[p, i], powers, scales)
             found = ZERO
             for j in range(types):
-                found += share[p, i, j]
-            sums[c] += found
+                found += shares[0, p, i, j]
+            sums[t, child[p, i]] += found
     for p in range(positions):
         for i in range(slots):
-            scale = ONE / sums[child[p, i]]
+            scale = ONE / sums[t, child[p, i]]
             for j in range(types):
-                share[p, i, j] *= scale
-    for c in range(sums.shape[0]):
-        sums[c] = peak[c] + np.log(sums[c])
+                shares[0, p, i, j] *= scale
+    for c in range(peak.shape[0]):
+        sums[t, c] = peak[c] + np.log(sums[t, c])
 
 
 @compiled
 def route(
     poses, active, weights, offsets, child, kind, first, beta_u, beta_a, temperatures, expected, floor, epsilon,
-    means, inverses, masses, costs, logits, bases, sums, share, votes, dvotes, powers, scales,
+    means, inverses, masses, costs, logits, bases, sums, shares, blocks, votes, dvotes, columns, wide, powers, scales,
 ):  # fmt: skip
     """All iterations of one image. From ``means`` on, the arguments are filled in; ``first`` (C) is 1 / parents.
 
-    ``dvotes`` is room for the gradient's loops, which take the same arguments.
+    ``shares`` is room for one iteration, ``dvotes`` room for the gradient's loops, which take the same arguments.
     """
     positions, slots = child.shape
+    types = beta_u.shape[0]
     last = means.shape[0] - 1
-    for p in range(positions):
-        for i in range(slots):
-            share[p, i, :] = first[child[p, i]]
-        cast_votes(votes[0], poses[child[p, 0]], weights[kind[0]], offsets, 0)
-        means[last, p] = votes[0]
-    # A variance is exact when the mean is known before. Later steps know the last one's; the first is done twice.
-    centre = means[last].copy()
-    fit_parents(
-        poses, active, weights, offsets, child, kind, share, floor, epsilon, centre, means[0], inverses[0],
-        masses[0], votes,
-    )  # fmt: skip
-    centre[:] = means[0]
+    peak = np.empty(poses.shape[0], np.float32)
+    centre = np.empty((votes.shape[1], votes.shape[2]), np.float32)
     for t in range(last + 1):
-        fit_parents(
-            poses, active, weights, offsets, child, kind, share, floor, epsilon, centre, means[t], inverses[t],
-            masses[t], votes,
-        )  # fmt: skip
-        centre[:] = means[t]
-        activate(inverses[t], masses[t], beta_u, beta_a, temperatures[t], expected, costs[t], logits[t], bases[t])
+        peak[:] = -np.float32(3e38)
+        for p in range(positions):
+            cast_votes(votes, p, poses, weights, offsets, child, kind)
+            if t == 0:
+                for i in range(slots):
+                    shares[0, p, i, :] = first[child[p, i]]
+                guess_mean(centre, p, votes, active, child, first, floor)
+            else:
+                centre[:, :] = means[t - 1, p]
+            fit_parents(
+                t, p, votes, active, child, shares, floor, epsilon, centre, means, inverses, masses, columns, wide
+            )
+            activate(t, p, inverses, masses, beta_u, beta_a, temperatures[t], expected, costs, logits, bases)
+            if t < last:  # the shares of this position have been used: what follows them takes their place
+                for i in range(slots):
+                    log_densities(shares, 0, p, i, votes, means, inverses, t, bases, columns, wide)
+                    highest = peak[child[p, i]]
+                    for j in range(types):
+                        highest = max(highest, shares[0, p, i, j])
+                    peak[child[p, i]] = highest
         if t < last:
-            assign_children(
-                poses, weights, offsets, child, kind, means[t], inverses[t], bases[t], share, sums[t], votes,
-                powers, scales,
-            )  # fmt: skip
+            share_out(t, child, shares, blocks, sums, peak, powers, scales)

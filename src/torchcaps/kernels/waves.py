@@ -14,7 +14,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-
 Bin = tuple[int, int]
 
 
