@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchcaps.kernels.em_loops import C2, C3, C4, C5, C6, HALF, LN2_HIGH, LN2_LOW, LOG2_E, LOWEST, ONE, ZERO, compiled
+from torchcaps.kernels.compiled import compiled, inner
+from torchcaps.kernels.em_loops import C2, C3, C4, C5, C6, HALF, LN2_HIGH, LN2_LOW, LOG2_E, LOWEST, ONE, ZERO
 
 
-@compiled
+@inner
 def agree(found, row, poses, size):
     """Add the scalar product of every vote with its parent."""
     for k in range(found.shape[0]):
@@ -28,7 +29,7 @@ def agree(found, row, poses, size):
         found[k] += total
 
 
-@compiled
+@inner
 def add_weighted(totals, weights, row, wide, size):
     """Add every vote, weighted, to its parent's sum. ``wide`` is room for one weight per number."""
     widen(wide, weights, size)
@@ -36,7 +37,7 @@ def add_weighted(totals, weights, row, wide, size):
         totals[n] += wide[n] * row[n]
 
 
-@compiled
+@inner
 def widen(wide, weights, size):
     """Repeat a number per vote for all numbers of the vote."""
     for k in range(weights.shape[0]):
@@ -49,7 +50,7 @@ def widen(wide, weights, size):
                 wide[k * size + d] = weight
 
 
-@compiled
+@inner
 def share_out(share, logit, types, powers, scales):
     """Softmax over the types of each image, for one child: all exponentials in one long loop."""
     count = share.shape[0]

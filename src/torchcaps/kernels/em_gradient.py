@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchcaps.kernels.compiled import compiled, inner
 from torchcaps.kernels.em_loops import (
     HALF,
     LARGEST_VOTE,
@@ -21,14 +22,13 @@ from torchcaps.kernels.em_loops import (
     ZERO,
     add_columns,
     cast_votes,
-    compiled,
     exponential,
     log_densities,
     widen,
 )
 
 
-@compiled
+@inner
 def finish_parents(
     t, p, means, inverses, masses, costs, beta_u, temperature, expected, floor, epsilon,
     dmeans, dvariances, dlogit, dspread, dmass, balance, norms, dbeta_u, dbeta_a,
@@ -53,7 +53,7 @@ def finish_parents(
         balance[p, j] = total
 
 
-@compiled
+@inner
 def weigh_slopes(t, p, i, votes, means, dmeans, dvariances, wide):
     """Sum over rows of dmean V + dvariance (V - mean)^2: what the weight of the slot's vote would change."""
     _, rows, lanes = votes.shape
@@ -74,7 +74,7 @@ def weigh_slopes(t, p, i, votes, means, dmeans, dvariances, wide):
                 wide[0, n] += dmeans[t, p, r, n] * votes[i, r, n] + dvariances[t, p, r, n] * x * x
 
 
-@compiled
+@inner
 def through_fit(
     t, p, votes, active, child, first, means, inverses, bases, sums, dmeans, dvariances, dmass, balance, norms,
     shares, blocks, slopes, leaning, dactive, columns, wide, powers, scales,
@@ -111,7 +111,7 @@ def through_fit(
                 slopes[t - 1, p, i, j] = columns[0, 0, j]
 
 
-@compiled
+@inner
 def through_assignment(
     t, p, votes, child, means, inverses, logits, shares, slopes, leaning, dmeans, dvariances, dlogit, dspread, columns,
     wide,
@@ -147,7 +147,7 @@ def through_assignment(
         dlogit[p, j] = -dspread[p, j] / (ONE + np.exp(logits[t, p, j]))
 
 
-@compiled
+@inner
 def to_factors(
     p, votes, poses, active, weights, child, kind, means, inverses, dmeans, dvariances, norms, shares, slopes, floor,
     dposes, dweights, dvotes, columns, wide,
@@ -194,7 +194,7 @@ def to_factors(
             to_pose_and_weight(poses, child[p, i + s], weights, kind[i + s], dvotes, s, dposes, dweights)
 
 
-@compiled
+@inner
 def to_pose_and_weight(poses, c, weights, k, dvotes, s, dposes, dweights):
     """Through V = M W: dM += dV W^T and dW += M^T dV."""
     _, inner, lanes = weights.shape
@@ -244,7 +244,8 @@ def route_back(
     norms = np.empty((iterations, positions, types), np.float32)
     leaning, felt = np.empty(active.shape[0], np.float32), np.zeros(active.shape[0], np.float32)
     for t in range(iterations - 1, -1, -1):
-        leaning[:], felt[:] = felt, ZERO
+        for c in range(felt.shape[0]):
+            leaning[c], felt[c] = felt[c], ZERO
         for p in range(positions):
             cast_votes(votes, p, poses, weights, offsets, child, kind)
             if t < iterations - 1:

@@ -16,10 +16,9 @@ Functions take whole arrays and indices: cutting a row out of an array costs mor
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
+
+from torchcaps.kernels.compiled import compiled, inner
 
 ZERO, HALF, ONE, TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)
 LARGEST_VOTE = np.float32(1e6)
@@ -28,10 +27,8 @@ LOG2_E, LN2_HIGH, LN2_LOW = np.float32(1.4426950408889634), np.float32(0.6933593
 LOWEST = np.float32(-87.0)
 C2, C3, C4, C5, C6 = np.float32(1 / 2), np.float32(1 / 6), np.float32(1 / 24), np.float32(1 / 120), np.float32(1 / 720)
 
-compiled: Any = njit(nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"}, cache=True, error_model="numpy")
 
-
-@compiled
+@inner
 def exponential(blocks, t, p, g, powers, scales):
     """Replace blocks[t, p, g] by its exponentials. ``scales`` is the memory of ``powers`` (int32) read as float32."""
     for j in range(blocks.shape[3]):
@@ -44,7 +41,7 @@ def exponential(blocks, t, p, g, powers, scales):
         blocks[t, p, g, j] *= scales[j]
 
 
-@compiled
+@inner
 def widen(columns, s):
     """Repeat the numbers of column 0 of slot s in all columns."""
     for q in range(columns.shape[1] - 1):
@@ -52,7 +49,7 @@ def widen(columns, s):
             columns[s, q + 1, j] = columns[s, 0, j]
 
 
-@compiled
+@inner
 def add_columns(columns, s):
     """Add up all columns of slot s in column 0."""
     if columns.shape[1] == 4:
@@ -64,7 +61,7 @@ def add_columns(columns, s):
             columns[s, 0, j] += columns[s, q + 1, j]
 
 
-@compiled
+@inner
 def cast_votes(votes, p, poses, weights, offsets, child, kind):
     """V = M W + offset for all slots of a position."""
     _, inner, lanes = weights.shape
@@ -101,7 +98,7 @@ def cast_votes(votes, p, poses, weights, offsets, child, kind):
                 votes[i, r, n] = min(max(votes[i, r, n], -LARGEST_VOTE), LARGEST_VOTE)
 
 
-@compiled
+@inner
 def log_densities(into, t, p, i, votes, means, inverses, u, bases, columns, wide):
     """into[t, p, i] = base - half the squared distance of the slot's vote from the parents of step u."""
     _, rows, lanes = votes.shape
@@ -123,7 +120,7 @@ def log_densities(into, t, p, i, votes, means, inverses, u, bases, columns, wide
         into[t, p, i, j] = bases[u, p, j] - HALF * columns[0, 0, j]
 
 
-@compiled
+@inner
 def guess_mean(centre, p, votes, active, child, first, floor):
     """A mean near that of all votes of a position, before any routing, from an eighth of its slots.
 
@@ -152,7 +149,7 @@ def guess_mean(centre, p, votes, active, child, first, floor):
             centre[r, n] /= total
 
 
-@compiled
+@inner
 def fit_parents(t, p, votes, active, child, shares, floor, epsilon, centre, means, inverses, masses, columns, wide):
     """M-step t of a position: mass, mean and inverse variance; ``centre`` is a guess of the mean, for exactness.
 
@@ -195,7 +192,7 @@ def fit_parents(t, p, votes, active, child, shares, floor, epsilon, centre, mean
             means[t, p, r, n] = centre[r, n] + x
 
 
-@compiled
+@inner
 def activate(t, p, inverses, masses, beta_u, beta_a, temperature, expected, costs, logits, bases):
     """What an active parent costs, its logit, and the log of activation over spread, where the E-step begins."""
     _, _, rows, lanes = inverses.shape
@@ -212,7 +209,7 @@ def activate(t, p, inverses, masses, beta_u, beta_a, temperature, expected, cost
         bases[t, p, j] = min(z, ZERO) - np.log1p(np.exp(-abs(z))) - spread
 
 
-@compiled
+@inner
 def share_out(t, child, shares, blocks, sums, peak, powers, scales):
     """From log densities to shares that add up to one over all parents of a child, wherever they are.
 
@@ -266,7 +263,9 @@ def route(
                     shares[0, p, i, :] = first[child[p, i]]
                 guess_mean(centre, p, votes, active, child, first, floor)
             else:
-                centre[:, :] = means[t - 1, p]
+                for r in range(centre.shape[0]):
+                    for n in range(centre.shape[1]):
+                        centre[r, n] = means[t - 1, p, r, n]
             fit_parents(
                 t, p, votes, active, child, shares, floor, epsilon, centre, means, inverses, masses, columns, wide
             )
