@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -154,3 +156,14 @@ def test_what_the_fused_form_cannot_do_takes_the_plain_one() -> None:
         assert torch.isfinite(layer(capsules).pose).all()
     layer, capsules = make("stride 1")
     assert layer._route_factors(capsules) is not None
+
+
+def test_the_first_use_in_a_process_may_be_a_prediction() -> None:
+    program = (
+        "import torch, torchcaps\n"
+        "model = torchcaps.create_model('matrix-capsnet', size='laptop', image_size=20)\n"
+        "with torch.no_grad():\n"
+        "    print(model(torch.rand(1, 1, 20, 20)).scores.shape)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
+    assert "torch.Size([1, 10])" in done.stdout, done.stderr

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from tests.reference.competition import windows
+from torchcaps.kernels.choice import use_kernels
 from torchcaps.layers import CapsuleLayer, Capsules, ConvTransform
 from torchcaps.routing import create_routing
 
 
-def em_layer() -> CapsuleLayer:
+def em_layer(**options: object) -> CapsuleLayer:
     transform = ConvTransform((6, 5), 2, 3, kernel=3)
-    routing = create_routing("em", replace(transform.shape, activations=True))
+    routing = create_routing("em", replace(transform.shape, activations=True), **options)
     return CapsuleLayer(transform, routing, nn.Identity())
 
 
@@ -36,3 +37,28 @@ def test_couplings_come_on_request() -> None:
     couplings: list[Tensor] = []
     layer(Capsules(torch.randn(2, 6, 5, 2, 16), torch.rand(2, 6, 5, 2)), couplings)
     assert [tuple(each.shape) for each in couplings] == [(2, 12, 18, 3)] * 3
+
+
+def test_recomputing_gives_the_same_and_keeps_no_votes() -> None:
+    torch.manual_seed(0)
+    pose, activation = torch.randn(2, 6, 5, 2, 16, requires_grad=True), torch.rand(2, 6, 5, 2)
+    found, kept = [], []
+    for options in ({}, {"recompute": True}, {"recompute": True, "iterations": 5}):
+        layer = em_layer(**options)
+        layer.transform.load_state_dict(
+            {name: torch.ones_like(it) for name, it in layer.transform.state_dict().items()}
+        )
+        sizes: list[int] = []
+
+        def note(tensor: Tensor, sizes: list[int] = sizes) -> Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        with use_kernels("plain"), torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            made = layer(Capsules(pose, activation))
+            kept.append(sum(sizes))
+            found.append((made.pose, *torch.autograd.grad(made.activation.sum(), pose)))
+    torch.testing.assert_close(found[0], found[1])
+    votes = 2 * 12 * 18 * 3 * 16
+    assert kept[0] > 5 * votes
+    assert kept[1] == kept[2] < votes

@@ -28,3 +28,18 @@ def test_the_record_says_what_the_routing_is(record: RoutingRecord) -> None:
     assert ("labels" in record.needs) == routing.alternating
     assert record.description
     assert record.paper
+
+
+@each_routing
+def test_compiles_in_one_graph(record: RoutingRecord) -> None:
+    """On devices without fused forms the plain ones are what torch.compile gets: no graph may break."""
+    torch.manual_seed(0)
+    routing = record.build(LayerShape(1, 6, 3, 4, activations=True))
+    votes, present = torch.randn(2, 1, 6, 3, 4, requires_grad=True), torch.rand(2, 1, 6)
+
+    def pose(votes: torch.Tensor) -> torch.Tensor:
+        return routing(votes, present, nonlinearity=squash).pose
+
+    compiled = torch.compile(pose, fullgraph=True, backend="aot_eager")
+    results = [(found, *torch.autograd.grad(found.square().sum(), votes)) for found in (compiled(votes), pose(votes))]
+    torch.testing.assert_close(results[0], results[1])

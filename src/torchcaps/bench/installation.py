@@ -126,7 +126,7 @@ def _convolutions() -> list[Finding]:
         return [Finding("convolutions", f"PyTorch's: {'forced' if choice == 'plain' else 'others are for the CPU'}")]
     found = [Finding("convolutions", "PyTorch's or Fourier transforms, as a first measurement of each layer says")]
     here = f" {processor_name()} torch {package_version('torch')}"
-    for name, seconds in measured._read(measured._file()).items():
+    for name, seconds in measured.measured_cases().items():
         if name.endswith(here):
             batch, inputs, outputs, size, kernel, stride, mode, threads = name.removesuffix(here).split()
             layer = f"{inputs} to {outputs} channels, {size} pixels, {kernel}x{kernel}, stride {stride}"

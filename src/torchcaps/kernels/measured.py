@@ -49,14 +49,14 @@ def worth_measuring(case: Case) -> bool:
 @cache
 def spectral_is_faster(case: Case) -> bool:
     """Whether the Fourier form won the measurement for this case, now or in an earlier process."""
-    kept, known = _file(), _read(_file())
+    known = measured_cases()
     # Another processor or another PyTorch is another measurement: homes are shared in a cluster.
     name = " ".join(map(str, (*astuple(case), processor_name(), "torch", package_version("torch"))))
     if name not in known:
         # Another process may have measured at the same time: what it wrote stays, so that both agree.
-        known = {name: measure(case)} | _read(kept)
+        known = {name: measure(case)} | measured_cases()
         with contextlib.suppress(TorchcapsError):  # a home that cannot be written: every process measures
-            write_json(kept, known)
+            write_json(_file(), known)
     return known[name]["spectral"] < known[name]["pytorch"]
 
 
@@ -96,8 +96,9 @@ def _file() -> Path:
     return cache_folder() / "convolutions.json"
 
 
-def _read(kept: Path) -> dict[str, dict[str, float]]:
-    """Seconds of every case that was measured; a file that somebody damaged counts as none."""
+def measured_cases() -> dict[str, dict[str, float]]:
+    """Seconds of both forms for every case that was measured; a file that somebody damaged counts as none."""
+    kept = _file()
     if not kept.is_file():
         return {}
     try:

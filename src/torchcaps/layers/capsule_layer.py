@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.transforms import Transform
@@ -24,8 +26,12 @@ class CapsuleLayer(nn.Module):
         A list given as ``couplings`` receives those of every iteration, one given as ``votes`` the votes.
         """
         grid = self.transform.grid
-        routed = self._route_factors(capsules) if couplings is None and votes is None else None
-        if routed is None:
+        watched = couplings is not None or votes is not None
+        routed = None if watched else self._route_factors(capsules)
+        if routed is None and self.routing.recompute and torch.is_grad_enabled() and not watched:
+            # What is kept for the backward pass is the children, not votes times iterations.
+            routed = checkpoint(self._route_votes, capsules, None, None, use_reentrant=False)
+        elif routed is None:
             routed = self._route_votes(capsules, couplings, votes)
         pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
         activation = None if routed.activation is None else routed.activation.unflatten(1, grid)

@@ -66,11 +66,13 @@ class Routing(nn.Module, ABC):
         nonlinearity: what the layer does to a parent's pose afterwards; iterative routings use it inside too.
         trace: also return the couplings of every iteration.
 
-    A routing that learns outside backpropagation sets ``alternating`` and writes ``after_step``.
+    A routing that learns outside backpropagation sets ``alternating`` and writes ``after_step``. One that sets
+    ``recompute`` has votes and all that it made of them forgotten, and made again in the backward pass.
     """
 
     alternating: ClassVar[bool] = False
     needs_activation: ClassVar[bool] = False
+    recompute: bool = False
 
     def __init__(self, shape: LayerShape) -> None:
         super().__init__()

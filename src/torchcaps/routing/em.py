@@ -57,6 +57,8 @@ class EMRouting(Routing):
         mean_damping: share of the old mean that the new one keeps.
         mass_floor: spread equally over all children in means and variances, so that a parent which no active child
             is assigned to has them too.
+        recompute: keep the children alone for the backward pass and route again there: memory no longer grows with
+            the iterations, for a second forward pass. For devices without the fused form, which never keeps votes.
     """
 
     needs_activation = True
@@ -71,6 +73,7 @@ class EMRouting(Routing):
         variance_floor: float = 0.2,
         mean_damping: float = 0.0,
         mass_floor: float = 1e-7,
+        recompute: bool = False,
     ) -> None:
         super().__init__(shape)
         if activation not in ACTIVATIONS:
@@ -83,7 +86,7 @@ class EMRouting(Routing):
             )
         self.iterations, self.activation = iterations, activation
         self.final_lambda, self.variance_floor = final_lambda, variance_floor
-        self.mean_damping, self.mass_floor = mean_damping, mass_floor
+        self.mean_damping, self.mass_floor, self.recompute = mean_damping, mass_floor, recompute
         distinct = shape.positions * shape.children if shape.distinct is None else shape.distinct
         self.expected_mass = 0.5 * distinct / (shape.positions * shape.parents)
         if activation == "mdl":
