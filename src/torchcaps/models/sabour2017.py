@@ -26,6 +26,10 @@ TRANSFORMS: dict[str, type[DenseTransform] | type[SharedTransform]] = {
 # The leak is that of the framework in which yang2021 was written; the paper gives none.
 RECTIFIERS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "leaky-relu": partial(nn.LeakyReLU, 0.2)}
 
+# Votes of squashed vectors are a hundredth of a matrix pose's: EM's floor of the variance has to be smaller too, or no
+# vote is far from any mean.
+SCALED: dict[str, dict[str, Any]] = {"em": {"variance_floor": 0.01}}
+
 
 class CapsNet(CapsuleModel):
     """The baseline that all capsule papers measure against, with each of its components to choose.
@@ -78,7 +82,7 @@ class CapsNet(CapsuleModel):
         voting = TRANSFORMS[transform](height * width * types, classes, primary_size, class_size)
         # A squashed capsule's length is how present it is, which is what an activation means.
         shape = replace(voting.shape, activations=nonlinearity != "none")
-        routed = create_routing(routing, shape, **(routing_options or {}))
+        routed = create_routing(routing, shape, **SCALED.get(routing, {}) | (routing_options or {}))
         super().__init__(
             image_shape,
             classes,
