@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from torchcaps.data import DatasetRecord, MemoryImages, Subset, datasets, load_dataset, mean_image, split_off
+from torchcaps.data import DatasetRecord, MemoryImages, datasets, load_dataset, split_off
 from torchcaps.data.base import pieces
 from torchcaps.data.cache import cached
 from torchcaps.data.inventory import take_stock
@@ -97,13 +97,6 @@ def test_split_off() -> None:
     for count in (0, 10, 11, -1):
         with pytest.raises(TorchcapsError, match="some must be left on both sides"):
             split_off(whole, count, seed=0)
-
-
-def test_mean_image() -> None:
-    whole = some_images(25)
-    torch.testing.assert_close(mean_image(whole, at_once=7), (whole.images / 255).mean(dim=0))
-    part = Subset(whole, torch.tensor([3, 4]))
-    torch.testing.assert_close(mean_image(part), (whole.images[3:5] / 255).mean(dim=0))
 
 
 def test_pieces() -> None:

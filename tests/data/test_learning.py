@@ -10,11 +10,12 @@ from PIL import Image
 from torch.nn import functional as F
 
 from tests.data.test_digits import needs_mnist, some_digits
-from torchcaps.data import Augmentation, DatasetRecord, ImageSet, datasets, evaluation_view, load_dataset
+from torchcaps.data import Augmentation, DatasetRecord, ImageSet, datasets, load_dataset
 from torchcaps.data.affnist import change_digits
 from torchcaps.data.multimnist import OverlaidDigits
 from torchcaps.data.turntable import open_turntable
 from torchcaps.models import create_model
+from torchcaps.train.validate import seen_by
 
 
 def learn(record: DatasetRecord, images: ImageSet, steps: int = 8) -> None:
@@ -36,7 +37,7 @@ def learn(record: DatasetRecord, images: ImageSet, steps: int = 8) -> None:
     assert all(torch.isfinite(torch.tensor(losses)))
     assert min(losses[1:]) < losses[0]
     assert any(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
-    assert model(evaluation_view(first.images, record)).scores.shape == (16, len(record.class_names))
+    assert model(seen_by(model, first.images)).scores.shape == (16, len(record.class_names))
 
 
 def test_glyphs() -> None:

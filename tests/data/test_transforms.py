@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from tests.reference import data_loops
-from torchcaps.data import Augmentation, DatasetRecord, centre_crop, evaluation_view, standardise, thirteen_crops
+from torchcaps.data import Augmentation, centre_crop, thirteen_crops
 from torchcaps.data.counter import uniform, whole_numbers
 from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
 from torchcaps.data.transforms import CHANGES, MATRICES, own_generator, rotate, scale
@@ -187,27 +187,6 @@ def test_thirteen_crops() -> None:
     assert torch.equal(crops[0], centre_crop(picture, 32))
     with pytest.raises(TorchcapsError, match="cannot crop 38x38"):
         thirteen_crops(picture[..., :36, :36], 32)
-
-
-def record_with(crop: int | None) -> DatasetRecord:
-    return DatasetRecord("a", "", (1, 14, 12), ("x", "y"), {}, "", "", lambda split: None, crop=crop)  # type: ignore[arg-type,return-value]
-
-
-def test_evaluation_view(images: Tensor) -> None:
-    assert evaluation_view(images, record_with(None)) is images
-    small = evaluation_view(images, record_with(10))
-    assert torch.equal(small, images[:, :, 2:12, 1:11])
-    assert evaluation_view(small, record_with(10)) is small
-    assert record_with(10).input_shape == (1, 10, 10)
-    assert record_with(None).input_shape == (1, 14, 12)
-
-
-def test_standardise(images: Tensor) -> None:
-    flat = standardise(images * 0.3 + 0.1).flatten(1)
-    torch.testing.assert_close(flat.mean(dim=1), torch.zeros(6), atol=1e-5, rtol=0)
-    torch.testing.assert_close(flat.var(dim=1, correction=0), torch.ones(6))
-    blank = standardise(torch.full((1, 1, 4, 4), 0.3))
-    assert float(blank.abs().max()) < 1e-5
 
 
 def test_counter_agrees_with_whole_number_arithmetic() -> None:

@@ -14,7 +14,7 @@ from torchcaps.data import (  # noqa: F401  (each registers its datasets)
 from torchcaps.data.base import Batch, DatasetRecord, ImageSet, MemoryImages, Subset, datasets, split_off
 from torchcaps.data.images import open_images
 from torchcaps.data.transforms import Augmentation
-from torchcaps.data.views import centre_crop, evaluation_view, mean_image, standardise, thirteen_crops
+from torchcaps.data.views import centre_crop, thirteen_crops
 from torchcaps.errors import unknown_name
 
 __all__ = [
@@ -26,12 +26,9 @@ __all__ = [
     "Subset",
     "centre_crop",
     "datasets",
-    "evaluation_view",
     "load_dataset",
-    "mean_image",
     "open_images",
     "split_off",
-    "standardise",
     "thirteen_crops",
 ]
 

@@ -33,8 +33,11 @@ BY_HAND = "affnist/test.mat"
 AT_ONCE = 500
 
 
-def change_digits(digits: MemoryImages, seed: int) -> MemoryImages:
-    """Every digit once, changed by numbers drawn from RANGES, which stay with it as its factors."""
+def change_digits(digits: MemoryImages, seed: int, side: int = CANVAS) -> MemoryImages:
+    """Every digit once, changed by numbers drawn from RANGES, which stay with it as its factors.
+
+    ``side`` is that of the images made; on another than affNIST's, shifts are in proportion to it.
+    """
     positions = torch.arange(len(digits))
     factors = {
         name: (low + (high - low) * uniform(seed, stream, positions)).float()
@@ -42,12 +45,14 @@ def change_digits(digits: MemoryImages, seed: int) -> MemoryImages:
     }
     turned, sheared = rotation(factors["rotation"]), shearing(factors["shear"], torch.zeros(len(digits)))
     matrices = turned @ sheared @ scaling(factors["scale_x"], factors["scale_y"])
+    for name in ("shift_x", "shift_y"):
+        factors[name] = factors[name] * (side / CANVAS)
     shifts = torch.stack([factors["shift_x"], factors["shift_y"]], dim=1)
-    images = torch.empty(len(digits), 1, CANVAS, CANVAS, dtype=torch.uint8)
+    images = torch.empty(len(digits), digits.shape[0], side, side, dtype=torch.uint8)
     for part in pieces(len(digits), AT_ONCE):
-        changed = warp(as_floats(digits.images[part]), matrices[part], shifts[part], (CANVAS, CANVAS))
+        changed = warp(as_floats(digits.images[part]), matrices[part], shifts[part], (side, side))
         images[part] = changed.mul_(255).round_().to(torch.uint8)
-    return MemoryImages(images, digits.labels, DIGITS, factors)
+    return MemoryImages(images, digits.labels, digits.class_names, factors)
 
 
 def open_affnist(split: str, seed: int = 0) -> MemoryImages:
