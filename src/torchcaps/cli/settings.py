@@ -13,6 +13,9 @@ Data = Annotated[str | None, typer.Option(help="Dataset, see 'torchcaps datasets
 Size = Annotated[str | None, typer.Option(help="'laptop' or 'paper'.  [default: laptop]")]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the training images.  [default: 5]")]
 Steps = Annotated[int | None, typer.Option(help="Stop after this many steps at most.")]
+StopAtAccuracy = Annotated[
+    float | None, typer.Option(help="Stop as soon as this share of the validation images is right, such as 0.985.")
+]
 TrainImages = Annotated[int | None, typer.Option(help="Use only so many training images.")]
 TestImages = Annotated[int | None, typer.Option(help="Use only so many test images.")]
 BatchSize = Annotated[int | None, typer.Option(help="Images per step.  [default: the paper's]")]

@@ -20,6 +20,7 @@ def train(
     size: s.Size = None,
     epochs: s.Epochs = None,
     steps: s.Steps = None,
+    stop_at_accuracy: s.StopAtAccuracy = None,
     train_images: s.TrainImages = None,
     test_images: s.TestImages = None,
     batch_size: s.BatchSize = None,

@@ -34,6 +34,8 @@ class RunConfig(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**31)
     epochs: int = Field(default=5, ge=1)
     steps: int | None = Field(default=None, ge=1)  # stop here, if it comes before the end of the epochs
+    stop_at_accuracy: float | None = Field(default=None, gt=0, le=1)  # stop once so much of `stop_on` is right
+    stop_on: str = "validation"  # also what selects the checkpoint: a split of the dataset, but never the test images
     batch_size: int = Field(ge=1)
     loss: str
     reconstruction: Literal["sum", "mean"]  # of the squared error over an image's pixels
@@ -95,6 +97,9 @@ def resolve(**given: Any) -> RunConfig:
             f"loss '{config.loss}' knows one label per image, but {config.data} has {dataset.labels_per_image}: "
             "use 'margin' or 'bce'"
         )
+    watched = ["validation", *(split for split in dataset.splits if split not in ("train", "test"))]
+    if config.stop_on not in watched:
+        raise unknown_name("split to stop on", config.stop_on, watched)
     make_schedule(config.schedule)
     Augmentation(config.augmentation)
     return config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import torch
@@ -24,17 +25,20 @@ from torchcaps.train.validate import measure, seen_by
 MOST_VALIDATION = 10_000  # images; an endless set would be validated endlessly
 MOST_PREPARATION = 10_000  # images for what a model learns from pixels alone, such as their mean
 FEWEST_VALIDATIONS = 4
+MATCHING_VALIDATIONS = 10  # an epoch, where a run stops at an accuracy: it should not run far past it
 LINE_EVERY = 50  # steps between two lines of metrics
 ADVICE = "A lower learning rate often helps. The last good state is kept in"
 
 
 def training_sets(config: RunConfig) -> tuple[ImageSet, ImageSet]:
-    """The images to train on and those that select the checkpoint, both from the training split."""
+    """The images to train on and those that select the checkpoint: from the training split, or the split to stop on."""
     whole = load_dataset(config.data, "train")
     wanted = min(config.train_images or len(whole), len(whole))
     count = min(max(1, round(config.validation * wanted)), MOST_VALIDATION)
     # The split does not depend on the run's seed, so that runs with several seeds are chosen on the same images.
     training, validation = split_off(whole, count, seed=0)
+    if config.stop_on != "validation":
+        validation = load_dataset(config.data, config.stop_on)
     if wanted - count < len(training):
         training = Subset(training, torch.arange(wanted - count))
     return training, validation
@@ -64,6 +68,9 @@ def fit(run: RunFolder) -> Progress:
     total = min(config.epochs * per_epoch, config.steps or config.epochs * per_epoch)
     # Once an epoch, but in a short run often enough to see a curve and to choose from.
     validate_every = min(per_epoch, -(-total // FEWEST_VALIDATIONS))
+    enough = config.stop_at_accuracy or math.inf
+    if enough <= 1:
+        validate_every = min(validate_every, -(-per_epoch // MATCHING_VALIDATIONS))
     schedule, augment = make_schedule(config.schedule), Augmentation(config.augmentation)
     metrics = Metrics(run.path, run.metrics_file, progress)
     saved_at = time.monotonic()
@@ -88,7 +95,7 @@ def fit(run: RunFolder) -> Progress:
                 display.validated(line)
                 progress.validated_at = progress.step
                 save()
-            if progress.step == total:
+            if progress.step == total or progress.best_accuracy >= enough:
                 break
 
             began = time.perf_counter()
