@@ -16,33 +16,42 @@ from torch import Tensor
 
 from torchcaps.files import atomic_path
 
-# Distinguishable for all kinds of colour vision (Okabe and Ito).
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
+# Distinguishable for all kinds of colour vision (Okabe and Ito), and on both backgrounds.
 GREY = "#8c8c8c"
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", GREY, "#b8a500")
+Theme = dict[str, str]
+THEMES: dict[str, Theme] = {
+    "light": {"text": "#1c2430", "grid": "#d5dbe3", "cmap": "Blues"},
+    "dark": {"text": "#e4e8ee", "grid": "#3a4554", "cmap": "cividis"},
+}
 SETTINGS: dict[str, Any] = {
     "font.size": 10,
-    "text.color": "#1c2430",
-    "axes.edgecolor": "#d5dbe3",
-    "grid.color": "#d5dbe3",
     "axes.prop_cycle": cycler(color=COLOURS),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
+    "svg.hashsalt": "torchcaps",  # else the same figure has other names inside every time
 }
 
 
 @contextlib.contextmanager
-def house_style() -> Iterator[None]:
+def house_style(theme: str = "light") -> Iterator[Theme]:
     """Figures that are made inside look alike."""
-    with matplotlib.rc_context(SETTINGS):  # type: ignore[arg-type]
-        yield
+    chosen = THEMES[theme]
+    settings = dict(SETTINGS)
+    settings |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), chosen["text"])
+    settings |= dict.fromkeys(("axes.edgecolor", "grid.color"), chosen["grid"])
+    with matplotlib.rc_context(settings):  # type: ignore[arg-type]
+        yield chosen
 
 
 def save_figure(figure: Figure, target: Path) -> None:
-    """Write a PNG file, whole or not at all, without a screen."""
+    """Write a PNG or SVG file, by the name's ending, whole or not at all, without a screen."""
     FigureCanvasAgg(figure)
+    kind = target.suffix.removeprefix(".")
+    settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 120}
     with house_style(), atomic_path(target) as temporary:
-        figure.savefig(temporary, format="png", dpi=120, bbox_inches="tight", facecolor="white")
+        figure.savefig(temporary, format=kind, bbox_inches="tight", facecolor="white", **settings)
 
 
 def as_rgb(image: Tensor) -> Any:

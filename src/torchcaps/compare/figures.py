@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,67 +13,52 @@ import matplotlib
 matplotlib.use("agg")
 import numpy as np
 import torch
-from cycler import cycler
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
 from torchcaps.analysis import perturb_dimensions
+from torchcaps.analysis.perturbation import change_of_drawing
+from torchcaps.analysis.style import COLOURS, THEMES, Theme, as_rgb, house_style
 from torchcaps.compare.job import Comparison
 from torchcaps.data import ImageSet
 from torchcaps.models import Model
 from torchcaps.train import read_lines
-
-THEMES = {
-    "light": {"text": "#1c2430", "grid": "#d5dbe3", "cmap": "Blues"},
-    "dark": {"text": "#e4e8ee", "grid": "#3a4554", "cmap": "cividis"},
-}
-# Distinguishable for all kinds of colour vision (Okabe and Ito), and on both backgrounds.
-COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8c8c8c", "#b8a500"]
+from torchcaps.train.validate import seen_by
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure as PNG data in both themes, with the words that go with it."""
+    """One figure in both themes, as data of a page, with the words that go with it."""
 
     title: str
     caption: str
     light: str
     dark: str
+    warning: str = ""
 
 
-def draw(title: str, caption: str, paint: Callable[[dict[str, str]], Figure]) -> Picture:
-    """Paint a figure in both themes."""
+def draw(
+    title: str, caption: str, paint: Callable[[Theme], Figure], *, kind: str = "png", warning: str = ""
+) -> Picture:
+    """Paint a figure in both themes: ``png`` for pictures made of pixels, ``svg`` for lines."""
     images = {}
-    for name, theme in THEMES.items():
-        with _style(theme):
+    settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 144}
+    for name in THEMES:
+        with house_style(name) as theme:
             figure = paint(theme)
             buffer = io.BytesIO()
-            figure.savefig(buffer, format="png", dpi=144, transparent=True, bbox_inches="tight")
+            figure.savefig(buffer, format=kind, transparent=True, bbox_inches="tight", **settings)
             plt.close(figure)
-        images[name] = base64.b64encode(buffer.getvalue()).decode()
-    return Picture(title, caption, images["light"], images["dark"])
-
-
-@contextlib.contextmanager
-def _style(theme: dict[str, str]) -> Iterator[None]:
-    settings: dict[str, Any] = dict.fromkeys(
-        ("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), theme["text"]
-    )
-    settings |= {"axes.edgecolor": theme["grid"], "grid.color": theme["grid"], "font.size": 10}
-    settings |= {
-        "axes.prop_cycle": cycler(color=COLOURS),
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with plt.rc_context(settings):  # type: ignore[arg-type]
-        yield
+        mime = "svg+xml" if kind == "svg" else kind
+        images[name] = f"data:image/{mime};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return Picture(title, caption, images["light"], images["dark"], warning)
 
 
 def learning_curves(comparison: Comparison) -> Picture:
     """Training loss and validation accuracy against images seen, every seed a line."""
 
-    def paint(theme: dict[str, str]) -> Figure:
+    def paint(theme: Theme) -> Figure:
         figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
         for number, (name, runs) in enumerate(comparison.runs.items()):
             colour = COLOURS[number % len(COLOURS)]
@@ -102,7 +86,7 @@ def learning_curves(comparison: Comparison) -> Picture:
         right.set(xlabel="epoch", ylabel="validation accuracy, %")
         for axes in (left, right):
             axes.grid(alpha=0.6)
-        right.legend(frameon=False, labelcolor=theme["text"])
+        right.legend()
         return figure
 
     return draw(
@@ -115,7 +99,7 @@ def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> 
     columns = min(3, len(results))
     rows = -(-len(results) // columns)
 
-    def paint(theme: dict[str, str]) -> Figure:
+    def paint(theme: Theme) -> Figure:
         figure, grid = plt.subplots(rows, columns, figsize=(3.4 * columns, 3.6 * rows), squeeze=False, layout="tight")
         for axes in grid.flat[len(results) :]:
             axes.set_axis_off()
@@ -128,7 +112,7 @@ def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> 
     return draw("Confusions", f"{first['test_images']:,} test images, seed {first['seed']}.", paint)
 
 
-def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: dict[str, str]) -> None:
+def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: Theme) -> None:
     """One matrix of counts, truth down and answer across."""
     errors = counts * (1 - np.eye(len(counts), dtype=int))
     axes.imshow(errors, cmap=theme["cmap"], alpha=0.85)
@@ -145,16 +129,16 @@ def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: dic
 
 def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> Picture:
     """Test images above, what the model draws from its winning capsule below."""
-    batch = images.batch(torch.arange(count))
+    pictures = seen_by(model, images.batch(torch.arange(count)).images)
     with torch.no_grad():
-        output = model(batch.images)
+        output = model(pictures)
         drawn = model.reconstruct(output)
     answers = output.scores.argmax(1).tolist()
 
-    def paint(theme: dict[str, str]) -> Figure:
+    def paint(theme: Theme) -> Figure:
         figure, axes = plt.subplots(2, count, figsize=(0.8 * count, 1.9))
         for column in range(count):
-            for row, picture in enumerate((batch.images[column], drawn[column])):
+            for row, picture in enumerate((pictures[column], drawn[column])):
                 show(axes[row, column], picture)
             axes[1, column].set_xlabel(model.class_names[answers[column]], fontsize=9)
         axes[0, 0].set_ylabel("image")
@@ -168,13 +152,12 @@ def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) 
 
 def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4) -> Picture:
     """One row for each of the dimensions that change the drawing most."""
-    image = images.batch(torch.arange(1)).images[0]
+    image = seen_by(model, images.batch(torch.arange(1)).images)[0]
     drawn = perturb_dimensions(model, image)  # (D, steps, C, H, W)
-    change = (drawn[:, -1] - drawn[:, 0]).abs().flatten(1).mean(1)
-    chosen = change.argsort(descending=True)[:dimensions].tolist()
+    chosen = change_of_drawing(drawn).argsort(descending=True)[:dimensions].tolist()
     steps = drawn.shape[1]
 
-    def paint(theme: dict[str, str]) -> Figure:
+    def paint(theme: Theme) -> Figure:
         figure, axes = plt.subplots(dimensions, steps, figsize=(0.8 * steps, 0.85 * dimensions), squeeze=False)
         for row, dimension in enumerate(chosen):
             for column in range(steps):
@@ -190,6 +173,5 @@ def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4
 
 def show(axes: Any, picture: torch.Tensor) -> None:
     """Put an image (C, H, W) into axes without ticks."""
-    axes.imshow(picture.permute(1, 2, 0).clamp(0, 1).numpy(), cmap="gray", vmin=0, vmax=1)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.imshow(as_rgb(picture))
+    axes.set(xticks=[], yticks=[])
