@@ -1,0 +1,129 @@
+"""Curves of robustness: accuracy against epsilon, and against the strength of an affine change."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from torchcaps.analysis.style import COLOURS, bare, tiled
+from torchcaps.attacks import attacks
+from torchcaps.evaluate.overlap import overlap_drawings, overlap_set
+from torchcaps.models import Model
+
+MARKERS = "osD^vPXd"
+AXES = {  # of the factors of an affine change, in this order
+    "rotation": "rotation, degrees",
+    "shear_x": "shear, degrees",
+    "scale": "scale",
+    "shift_x": "shift to the right, px",
+    "shift_y": "shift down, px",
+}
+ROWS = ("image", "digit", "drawn", "digit", "drawn")  # of a sheet of overlaid digits
+
+Results = Mapping[str, Sequence[dict[str, Any]]]  # by label; several seeds are averaged
+
+
+def attack_curves(results: Results) -> Figure:
+    """Accuracy against epsilon, an axes for each attack; what failed a sanity check is dashed and hollow.
+
+    Args:
+        results: of :func:`torchcaps.evaluate.attack_model`, by label.
+    """
+    names = list(dict.fromkeys(row["attack"] for each in results.values() for run in each for row in run["attacks"]))
+    figure, grid = _grid(len(names))
+    norm = next(iter(results.values()))[0]["norm"]
+    for axes, name in zip(grid, names, strict=True):
+        for number, (label, runs) in enumerate(results.items()):
+            clean = statistics.fmean(run["clean_accuracy"] for run in runs)
+            found: dict[float, list[float]] = {}
+            for row in (row for run in runs for row in run["attacks"] if row["attack"] == name):
+                found.setdefault(row["epsilon"], []).append(row["accuracy"])
+            points = sorted({0.0: [clean], **found}.items())
+            suspect = any(run["sanity"] for run in runs)
+            _line(
+                axes,
+                number,
+                f"{label} (sanity failed)" if suspect else label,
+                [epsilon for epsilon, _ in points],
+                [statistics.fmean(values) for _, values in points],
+                hollow=suspect,
+            )
+        box = "sees gradients" if attacks.get(name).white_box else "sees no gradient"
+        axes.set_title(f"{name} ({box})", fontsize=10)
+        axes.set_xlabel(f"epsilon, {norm}, pixels in [0, 1]")
+    return _finished(figure, grid)
+
+
+def affine_chart(results: Results) -> Figure:
+    """Accuracy against the strength of each affine factor, an axes for each.
+
+    Args:
+        results: of :func:`torchcaps.evaluate.measure_affine`, by label.
+    """
+    measured = next(iter(results.values()))[0]["curves"]
+    factors = [factor for factor in AXES if factor in measured]
+    figure, grid = _grid(len(factors))
+    for axes, factor in zip(grid, factors, strict=True):
+        for number, (label, runs) in enumerate(results.items()):
+            curves = [run["curves"][factor] for run in runs]
+            means = [statistics.fmean(values) for values in zip(*(curve["accuracy"] for curve in curves), strict=True)]
+            _line(axes, number, label, curves[0]["strength"], means)
+        axes.set_xlabel(AXES[factor])
+    return _finished(figure, grid)
+
+
+def overlap_sheet(model: Model, data: str, count: int = 10) -> Figure:
+    """Overlaid digits, and each digit as the model draws it on its own."""
+    pictures = overlap_drawings(model, overlap_set(model, data), count).transpose(0, 1)  # (5, count, C, H, W)
+    figure = Figure(figsize=(0.75 * pictures.shape[1], 0.75 * len(ROWS)))
+    axes = figure.add_subplot()
+    axes.imshow(tiled(pictures))
+    bare(axes)
+    side = pictures.shape[-1] + 2
+    axes.set_yticks([side * (row + 0.5) - 1.5 for row in range(len(ROWS))], ROWS)
+    axes.tick_params(length=0)
+    return figure
+
+
+def _grid(count: int) -> tuple[Figure, list[Any]]:
+    """Axes side by side, at most three in a row, all with the same accuracies upward."""
+    columns = 2 if count == 4 else min(3, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(9 if count > 1 else 5, 2.8 * rows + 0.5))
+    figure.set_layout_engine("constrained")
+    grid = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
+    for axes in grid[count:]:
+        axes.set_axis_off()
+    for row in range(rows):
+        grid[row * columns].set_ylabel("accuracy, %")
+    return figure, grid[:count]
+
+
+def _line(
+    axes: Any, number: int, label: str, places: Sequence[float], shares: Sequence[float], *, hollow: bool = False
+) -> None:
+    colour = COLOURS[number % len(COLOURS)]
+    style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if hollow else {}
+    percent = [100 * share for share in shares]
+    axes.plot(
+        places,
+        percent,
+        color=colour,
+        marker=MARKERS[number % len(MARKERS)],
+        markersize=4,
+        label=label,
+        alpha=0.9,
+        **style,
+    )
+
+
+def _finished(figure: Figure, grid: Sequence[Any]) -> Figure:
+    for axes in grid:
+        axes.set_ylim(-3, 103)
+        axes.grid(alpha=0.6)
+    handles, labels = grid[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
+    return figure

@@ -1,0 +1,67 @@
+"""An evaluation of several runs as one table, with the words that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchcaps.evaluate.written import labels
+
+
+def summary(evaluations: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Titles and rows, accuracies in percent: a row for each test and each attack of a run, a column for each epsilon.
+
+    ``accuracy`` is that on images nobody attacked.
+    """
+    attacked = [each["attacked"] for each in evaluations if each["attacked"]]
+    epsilons = sorted({row["epsilon"] for each in attacked for row in each["attacks"]})
+    titles = ["run", "test", "accuracy", *(f"{epsilon:.3g}" for epsilon in epsilons), *(["sanity"] if attacked else [])]
+    rows = []
+    for label, each in zip(labels(evaluations), evaluations, strict=True):
+        lines = [line for name, result in each["tests"].items() for line in _test_lines(name, result)]
+        lines += _attack_lines(each["attacked"], epsilons) if each["attacked"] else []
+        filled = [line + [""] * (len(titles) - 1 - len(line)) for line in lines]
+        rows += [[label if not number else "", *line] for number, line in enumerate(filled)]
+    return titles, rows
+
+
+def notes(evaluations: Sequence[dict[str, Any]]) -> list[str]:
+    """What must be said with the figures: how they were made, what failed, what could not be done."""
+    said: dict[str, None] = {}  # a set in order: runs often share a note
+    for label, each in zip(labels(evaluations), evaluations, strict=True):
+        for name, result in each["tests"].items():
+            if "about" in result:
+                said[f"{name}: {result['about']}, {result['images']:,} images"] = None
+        if each["attacked"]:
+            found = each["attacked"]
+            said[f"attacks: {found['images']:,} test images, logits '{found['logits']}'"] = None
+            said |= {f"{label}: {warned['name']}: {warned['message']}": None for warned in found["sanity"]}
+        said |= {f"{label}: no {name}: {reason}": None for name, reason in each["refused"].items()}
+    return list(said)
+
+
+def failed(attacked: dict[str, Any]) -> str:
+    """The sanity checks that failed, none twice; nothing where all passed."""
+    return ", ".join(dict.fromkeys(warned["name"] for warned in attacked["sanity"]))
+
+
+def _attack_lines(attacked: dict[str, Any], epsilons: Sequence[float]) -> list[list[str]]:
+    found: dict[str, dict[float, float]] = {}
+    for row in attacked["attacks"]:
+        found.setdefault(row["attack"], {})[row["epsilon"]] = row["accuracy"]
+    sanity = failed(attacked) or "passed"
+    clean = ["test images", _percent(attacked["clean_accuracy"])]
+    return [
+        clean,
+        *([name, "", *(_percent(points.get(each)) for each in epsilons), sanity] for name, points in found.items()),
+    ]
+
+
+def _test_lines(name: str, result: dict[str, Any]) -> list[list[str]]:
+    if "novel_error" in result:
+        return [[f"{name}, {kind}", _percent(1 - result[f"{kind}_error"])] for kind in ("familiar", "novel")]
+    return [[name, _percent(result["accuracy"])]]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f}"
