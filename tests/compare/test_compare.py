@@ -37,7 +37,9 @@ def test_comparison_trains_tests_and_reports(tmp_path: Path) -> None:
     page = write_report(comparison).read_text()
     assert "<h2>Reconstructions by capsnet</h2>" in page
     assert "Reconstructions by tiny" not in page
-    assert page.count("prefers-color-scheme: dark)' srcset") == 4  # curves, drawings, dimensions, confusions
+    for title in ("Learning curves", "Affine change", "Accuracy under attack", "Confusions"):
+        assert f"<h2>{title}</h2>" in page
+    assert page.count("prefers-color-scheme: dark)' srcset") == 6  # these four, drawings and dimensions
     assert not re.findall(r"""(?:src|href)=['"](?!data:)""", page), "the report must need nothing from elsewhere"
     for column in COLUMNS:
         assert column.show(comparison.results["tiny"]) in page

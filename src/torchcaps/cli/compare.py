@@ -12,7 +12,7 @@ from torchcaps.cli import console
 from torchcaps.cli import settings as s
 from torchcaps.errors import TorchcapsError
 
-OWN = ("models", "seeds", "plugin", "config", "out", "json")  # what is not a setting of the runs
+OWN = ("models", "seeds", "match", "robustness", "plugin", "config", "out", "json")  # what is not a setting of the runs
 
 
 def compare(
@@ -29,6 +29,14 @@ def compare(
     batch_size: s.BatchSize = None,
     augmentation: s.Augment = None,
     seeds: Annotated[int, typer.Option(help="How many seeds each model is trained with.", min=1)] = 1,
+    match: Annotated[
+        str | None,
+        typer.Option(
+            help="Stop every model at this share of the validation images, such as 0.985; or 'familiar': where it is "
+            "as good from familiar sides as the first model."
+        ),
+    ] = None,
+    robustness: Annotated[bool, typer.Option(help="Also measure affine change and attacks, quickly.")] = True,
     device: s.Device = None,
     precision: s.Precision = None,
     plugin: s.Plugin = None,
@@ -39,12 +47,17 @@ def compare(
     """Train several models under one budget; print one table and write one report."""
     flags = {key: value for key, value in locals().items() if key not in OWN}
     from torchcaps.compare import Entry, run_comparison, write_report
-    from torchcaps.compare.table import COLUMNS
+    from torchcaps.compare.table import COLUMNS, SUSPECT, cells, robust_columns
+    from torchcaps.evaluate.viewpoint import check_viewpoints
     from torchcaps.train import resolve, training_sets
 
     if len(set(models)) < len(models):
         raise TorchcapsError(f"a model is named twice: {' '.join(models)}")
     settings = s.merge(config, None, flags)
+    if match == "familiar":
+        check_viewpoints(settings.get("data", "mnist"))
+    elif match is not None:
+        settings["stop_at_accuracy"] = match
     entries = []
     for label in models:
         name, _, text = label.partition(":")
@@ -56,12 +69,20 @@ def compare(
     training_sets(first)
     path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{first.data}"
     with console.resumable(f"the same command with --out {path}"):
-        comparison = run_comparison(entries, path, announce=console.err.print)
+        comparison = run_comparison(
+            entries, path, robustness=robustness, match_first=match == "familiar", announce=console.err.print
+        )
     report = write_report(comparison)
     if json:
         console.print_json(comparison.results)
         return
-    rows = [(name, *(column.show(results) for column in COLUMNS)) for name, results in comparison.results.items()]
     title = f"{first.data}, {first.size} size, {seeds} seed{'s' if seeds > 1 else ''}"
-    console.print_table(title, ("model", *(column.title for column in COLUMNS)), rows, numbers=len(COLUMNS))
+    robust = robust_columns(list(comparison.results.values()))
+    for heading, chosen in ((title, COLUMNS), ("Robustness, a quick look", robust)):
+        rows = [(name, *cells(chosen, results)) for name, results in comparison.results.items()]
+        if chosen:
+            titles = ("model", *(column.title for column in chosen))
+            console.print_table(heading, titles, rows, numbers=len(chosen))
+    if any(SUSPECT in cell for row in rows for cell in row):
+        console.out.print(f"{SUSPECT} a sanity check failed: the report says which")
     console.out.print(f"Report: {report}")

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchcaps.compare.robustness import quick_robustness
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
+from torchcaps.evaluate.matched import comparable, stopped_like
 from torchcaps.files import read_json, write_json
 from torchcaps.train import RunConfig, RunFolder, fit, new_run, open_run
 
@@ -32,22 +34,42 @@ class Comparison:
 
 
 def run_comparison(
-    entries: list[Entry], path: Path, *, announce: Callable[[str], None] = lambda text: None
+    entries: list[Entry],
+    path: Path,
+    *,
+    robustness: bool = True,
+    match_first: bool = False,
+    announce: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
     """Train and test every entry in a folder of its own under ``path``.
 
     A comparison that was stopped goes on where it stood: finished runs are taken as they are, a started one is
     resumed. A folder that holds a run with other settings is refused rather than mixed in.
+
+    Args:
+        entries: what to train.
+        path: folder of the comparison.
+        robustness: also put each model to the quick tests of robustness.
+        match_first: train the first model to its end, and stop the others where they are as good from familiar sides
+            as it is with the same seed (hinton2018, Table 2).
+        announce: is told what is not done anew.
     """
-    runs = [_open_or_make(entry, path) for entry in entries]
+    baselines = [entry for entry in entries if entry.label == entries[0].label]
+    runs = [_open_or_make(entry, path) for entry in (baselines if match_first else entries)]
     comparison = Comparison(path, {}, {})
-    for entry, run in zip(entries, runs, strict=True):
+    for number, entry in enumerate(entries):
+        if number == len(runs):
+            baseline = next(run for run in runs if run.config().seed == entry.config.seed)
+            runs.append(_open_or_make(Entry(entry.label, stopped_like(entry.config, baseline)), path))
+        run = runs[number]
         if run.result_file.is_file():
             announce(f"{run.path.name}: done before, taken as it is")
             result = read_json(run.result_file)
         else:
             fit(run)
             result = evaluate_run(run)
+        if robustness and comparable([result]):
+            result["robustness"] = quick_robustness(run)
         comparison.runs.setdefault(entry.label, []).append(run)
         comparison.results.setdefault(entry.label, []).append(result)
     write_json(path / "comparison.json", comparison.results)

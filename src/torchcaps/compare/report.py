@@ -8,8 +8,10 @@ from pathlib import Path
 
 from torchcaps.compare.figures import Picture, confusions, learning_curves, perturbations, reconstructions
 from torchcaps.compare.job import Comparison
-from torchcaps.compare.table import COLUMNS
+from torchcaps.compare.robust_figures import robust_pictures
+from torchcaps.compare.table import COLUMNS, cells, robust_columns
 from torchcaps.evaluate.clean import test_images
+from torchcaps.evaluate.matched import comparable
 from torchcaps.files import write_text
 from torchcaps.train import load
 
@@ -26,7 +28,7 @@ def write_report(comparison: Comparison) -> Path:
     words = [
         f"Every model: {first.size} size, {budget}, {first.epochs} epoch{'s' if first.epochs > 1 else ''}, "
         f"{seeds} seed{'s' if seeds > 1 else ''}. {first.validation:.0%} of those images were held back and chose the "
-        "checkpoint; the test images chose nothing.",
+        f"checkpoint; the test images chose nothing.{_match(comparison)}",
         f"Made by <code>{html.escape(environment['command'])}</code> on {html.escape(environment['processor'])}, "
         f"{environment['threads']} threads, torch {environment['versions']['torch']}, "
         f"commit {html.escape(str(environment['commit']))[:12]}.",
@@ -47,22 +49,36 @@ def write_report(comparison: Comparison) -> Path:
 def _pictures(comparison: Comparison) -> list[Picture]:
     first = {name: results[0] for name, results in comparison.results.items()}
     classes = load(next(iter(comparison.runs.values()))[0].path).class_names
-    pictures = [learning_curves(comparison)]
+    pictures = []
     for name, runs in comparison.runs.items():
         model, images = load(runs[0].path), test_images(runs[0].config())
         if model.decoder is not None:
             pictures += [reconstructions(name, model, images), perturbations(name, model, images)]
-    return [*pictures, confusions(first, classes)]
+    return [learning_curves(comparison), *robust_pictures(comparison), *pictures, confusions(first, classes)]
+
+
+def _match(comparison: Comparison) -> str:
+    """One sentence where models were stopped at an accuracy, and who never reached it."""
+    stops = [run.config() for runs in comparison.runs.values() for run in runs if run.config().stop_at_accuracy]
+    if not stops:
+        return ""
+    levels = sorted({f"{config.stop_at_accuracy:.2%}" for config in stops})
+    missed = [name for name, results in comparison.results.items() if not comparable(results)]
+    words = f" Training was stopped at {' and '.join(levels)} of the {stops[0].stop_on} images."
+    return words + (f" Never reached, so not compared: {html.escape(', '.join(missed))}." if missed else "")
 
 
 def _table(comparison: Comparison) -> str:
-    best = max(comparison.results, key=lambda name: sum(r["validation_accuracy"] for r in comparison.results[name]))
-    head = "".join(f"<th scope='col'>{column.title}</th>" for column in COLUMNS)
+    fair = [name for name, results in comparison.results.items() if comparable(results)]
+    best = max(fair, key=lambda name: sum(r["validation_accuracy"] for r in comparison.results[name]), default=None)
+    chosen = [*COLUMNS, *robust_columns(list(comparison.results.values()))]
+    titles = [html.escape(column.title).replace(", ", ",&nbsp;") for column in chosen]  # a unit stays with its word
+    head = "".join(f"<th scope='col'>{title}</th>" for title in titles)
     rows = []
     for name, results in comparison.results.items():
         mark = " class='best'" if name == best else ""
-        cells = "".join(f"<td>{column.show(results)}</td>" for column in COLUMNS)
-        rows.append(f"<tr><td{mark}>{html.escape(name)}</td>{cells}</tr>")
+        figures = "".join(f"<td>{cell}</td>" for cell in cells(chosen, results))
+        rows.append(f"<tr><td{mark}>{html.escape(name)}</td>{figures}</tr>")
     return (
         f"<div class='table'><table><thead><tr><th scope='col'>model</th>{head}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
@@ -71,9 +87,10 @@ def _table(comparison: Comparison) -> str:
 
 def _figure(picture: Picture) -> str:
     title, caption = html.escape(picture.title), html.escape(picture.caption)
+    warning = f"<p class='warning'>{html.escape(picture.warning)}</p>" if picture.warning else ""
     return (
-        f"<h2>{title}</h2>\n<figure><picture>"
-        f"<source media='(prefers-color-scheme: dark)' srcset='data:image/png;base64,{picture.dark}'>"
-        f"<img alt='{title}' src='data:image/png;base64,{picture.light}'></picture>"
+        f"<h2>{title}</h2>\n{warning}<figure><picture>"
+        f"<source media='(prefers-color-scheme: dark)' srcset='{picture.dark}'>"
+        f"<img alt='{title}' src='{picture.light}'></picture>"
         f"<figcaption>{caption}</figcaption></figure>"
     )
