@@ -140,6 +140,22 @@ def data(result: Result) -> str:
     return f"On one core:\n\n{table(['what', 'unit', 'measured', 'by the clock', 'target'], rows)}"
 
 
+def convolutions(result: Result) -> str:
+    modes = ("training", "attack", "inference")
+    cells: dict[tuple[str, int], dict[str, str]] = {}
+    for row in result["rows"]:
+        text = f"{row['ratio']:.2f}"
+        cells.setdefault((row["layer"], row["batch"]), {})[row["mode"]] = f"**{text}**" if row["ratio"] < 1 else text
+    rows = [[layer, str(batch), *(found[mode] for mode in modes)] for (layer, batch), found in cells.items()]
+    words = """Time of a convolution through Fourier transforms as a share of PyTorch's, on one thread; below 1 it wins.
+Training is forward and backward, attack is forward and the gradient of the images, inference forward alone with
+the kernels' spectrum kept. A model measures its own layers once and takes the faster form; `torchcaps doctor` shows
+which. 3x3 kernels, maps above 32 pixels at stride 2 or 16 at stride 1, fewer than 16 channels and fewer than 8 images
+always take PyTorch's.
+"""
+    return f"{words}\n{table(['layer', 'batch', *modes], rows)}"
+
+
 # Each result file: the title of its section, and who writes it.
 SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "matrix-capsules": ("Matrix capsules: fused EM routing", claims),
@@ -147,6 +163,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "capsnet": ("CapsNet against PyTorch's convolutions", claims),
     "routings": ("What routing costs", claims),
     "linear": ("Linear growth", claims),
+    "convolutions": ("Convolution through Fourier transforms", convolutions),
     "step": ("Every model, in time", steps),
     "memory": ("Every model, in memory", memory),
     "growth": ("Growth", growth),

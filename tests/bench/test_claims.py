@@ -51,7 +51,7 @@ def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cases, "CAPSNET", CAPSNET)
     monkeypatch.setattr(cases, "ITERATIONS", replace(cases.ITERATIONS, values=(1, 2)))
     checks = cases.linear(Settings(ONCE, shrink=64))
-    assert [check.target for check in checks] == ["0.9 to 1.1"] * 4 + ["-0.1 to 0.1"] * 2
+    assert [check.target for check in checks] == ["0.9 to 1.1"] * 4 + ["-0.1 to 0.1", "reported", "reported"]
     assert all(check.measured is not None for check in checks)
 
 
@@ -73,7 +73,7 @@ def test_growth_along_an_axis(tmp_path: pytest.TempPathFactory) -> None:
     assert alone["torchcaps"]["points"][0]["median"] < times["torchcaps"]["points"][0]["median"] * 10
     memory = grow_memory(CAPSNET, axis, ["plain"])
     assert len(memory["plain"]["peak"]) == 2
-    assert set(memory["plain"]["exponents"]) == {"activations", "peak"}
+    assert set(memory["plain"]["exponents"]) == {"activations", "peak", "process"}
     measured = {"values": [1, 2], "seconds": times, "bytes": memory}
     target = tmp_path / "growth.svg"  # type: ignore[operator]
     draw_growth({"matrix-capsnet": {"batch": measured}}, target)

@@ -1,7 +1,8 @@
 """How time and memory grow with batch, capsule types, routing iterations and image size.
 
 What grows like x to the power e is a straight line of slope e when both axes are logarithmic: e is fitted by least
-squares. The points of an axis take turns in one process; memory is measured in a fresh process for each.
+squares, for times also beyond a cost that stays. The points of an axis take turns in one process; memory is measured in
+a fresh process for each.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torchcaps.progress import progress_bar
 
 Job = Callable[[], None]
 FORMS = ("torchcaps", "plain")
+KINDS = ("activations", "peak", "process")
 
 
 @dataclass(frozen=True)
@@ -95,20 +97,22 @@ def grow_time(
     result = {}
     for form in forms:
         each = [summary(seconds[f"{form} {value}"]) for value in points]
-        result[form] = {"points": each, "exponent": exponent(axis.values, [point["median"] for point in each])}
+        medians = [point["median"] for point in each]
+        beyond = exponent_beyond_fixed(axis.values, medians)
+        result[form] = {"points": each, "exponent": exponent(axis.values, medians), "exponent_beyond_fixed": beyond}
     return result
 
 
 def grow_memory(net: Net, axis: Axis, forms: Iterable[str] = FORMS) -> dict[str, Any]:
     """Bytes of a training step along an axis, and their exponents, for each form."""
-    result: dict[str, Any] = {form: {"activations": [], "peak": []} for form in forms}
+    result: dict[str, Any] = {form: {kind: [] for kind in KINDS} for form in forms}
     with progress_bar(f"{net.model}: memory", len(result) * len(axis.values)) as advance:
         for form, measured in result.items():
             for value in axis.values:
                 for kind, size in step_memory(axis.apply(net, value), form).items():
                     measured[kind].append(size)
                 advance(1)
-            measured["exponents"] = {kind: exponent(axis.values, measured[kind]) for kind in ("activations", "peak")}
+            measured["exponents"] = {kind: exponent(axis.values, measured[kind]) for kind in KINDS}
     return result
 
 
@@ -143,3 +147,22 @@ def exponent(values: Sequence[float], measured: Sequence[float]) -> float:
     """
     slope, _ = np.polyfit(np.log(values), np.log(np.maximum(measured, 1e-12)), 1)
     return float(slope)
+
+
+def exponent_beyond_fixed(values: Sequence[float], measured: Sequence[float]) -> float:
+    """The e of measured ~ c + k * values ** e, by least squares on relative errors.
+
+    Something has a cost that does not grow, such as an optimiser's step in a growing batch; EM has one E-step less
+    than iterations, a cost below zero. What is left grows with this power.
+
+    >>> exponent_beyond_fixed([1, 2, 4, 8], [7, 9, 13, 21])
+    1.0
+    """
+    x, y = np.asarray(values, float), np.asarray(measured, float)
+
+    def error(power: float) -> float:
+        terms = np.stack([1 / y, x**power / y], 1)
+        fitted = np.linalg.lstsq(terms, np.ones(len(y)), rcond=None)[0]
+        return float(np.square(terms @ fitted - 1).sum())
+
+    return min((round(0.01 * step, 2) for step in range(10, 301)), key=error)

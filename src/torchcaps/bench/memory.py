@@ -20,7 +20,10 @@ EXACT = {"TORCHCAPS_MALLOC": "0", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRI
 
 
 def step_memory(net: Net, form: str, *, threads: int = 1) -> dict[str, int]:
-    """Bytes of a training step beyond what stays: ``activations``, kept by the forward pass, and the ``peak``."""
+    """Bytes of a training step beyond what stays: ``activations``, kept by the forward pass, and the ``peak``.
+
+    ``process`` is all memory that the process had at its peak, the interpreter and PyTorch included.
+    """
     task = json.dumps({"net": asdict(net), "form": form, "threads": threads})
     command = [sys.executable, "-m", "torchcaps.bench.memory", task]
     done = subprocess.run(command, env=os.environ | EXACT, capture_output=True, text=True, check=False)
@@ -47,7 +50,8 @@ def measure_here(net: Net, form: str) -> dict[str, int]:
     del output
     subject.backward(loss)
     subject.optimizer.step()
-    return {"activations": max(kept, 0), "peak": max(_peak() - before, 0)}
+    most = _peak()
+    return {"activations": max(kept, 0), "peak": max(most - before, 0), "process": most}
 
 
 def _resident() -> int:

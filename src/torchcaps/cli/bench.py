@@ -1,4 +1,4 @@
-"""torchcaps bench, and bench step | memory | growth | claims | malloc | data."""
+"""torchcaps bench, and bench step | memory | growth | claims | convolutions | malloc | data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.bench_tables import show_allocators, show_checks, show_growth, show_memory, show_steps
+from torchcaps.cli.bench_tables import (
+    show_allocators,
+    show_checks,
+    show_convolutions,
+    show_growth,
+    show_memory,
+    show_steps,
+)
 from torchcaps.cli.data import bench_data_command
 from torchcaps.errors import TorchcapsError, unknown_name
 
@@ -122,6 +129,17 @@ def claims(
         show_checks(title, rows)
         values = {"title": title, "checks": rows, "batches_divided_by": shrink}
         console.out.print(str(write_result(out, name, values)))
+
+
+@bench_app.command()
+def convolutions(out: Out = RESULTS) -> None:
+    """Compare convolution through Fourier transforms with PyTorch's own, layer by layer."""
+    from torchcaps.bench.convolutions import time_convolutions
+    from torchcaps.bench.results import write_result
+
+    rows = time_convolutions()
+    show_convolutions(rows)
+    console.out.print(str(write_result(out, "convolutions", {"threads": 1, "rows": rows})))
 
 
 @bench_app.command()

@@ -56,8 +56,8 @@ def show_growth(models: dict[str, Any]) -> None:
         for form in axis["seconds"]
         for exponents in [(axis["seconds"][form]["exponent"], *axis["bytes"][form]["exponents"].values())]
     ]
-    columns = ("model", "grows with", "form", "from", "time", "activations", "peak")
-    console.print_table("Exponents of growth", columns, rows, numbers=3)
+    columns = ("model", "grows with", "form", "from", "time", "activations", "peak", "process")
+    console.print_table("Exponents of growth", columns, rows, numbers=4)
 
 
 def show_checks(title: str, rows: list[dict[str, Any]]) -> None:
@@ -79,3 +79,19 @@ def show_allocators(jobs: dict[str, dict[str, float]]) -> None:
         for name, job in jobs.items()
     ]
     console.print_table("Keeping freed memory", ("job", "as it comes, ms", "tuned, ms", "ratio"), rows, numbers=3)
+
+
+def show_convolutions(rows: list[dict[str, Any]]) -> None:
+    """Both forms of each layer, batch and mode, and their ratio."""
+    table = [
+        (
+            row["layer"],
+            row["mode"],
+            str(row["batch"]),
+            *(f"{1000 * row['seconds'][form]:.1f}" for form in ("pytorch", "spectral")),
+            f"{row['ratio']:.2f}",
+        )
+        for row in rows
+    ]
+    columns = ("layer", "for", "batch", "PyTorch, ms", "Fourier, ms", "ratio")
+    console.print_table("Convolutions on one thread", columns, table, numbers=4)
