@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import tests.train.tiny  # noqa: F401  (registers the model)
-from torchcaps.compare import Entry, run_comparison, write_report
-from torchcaps.compare.table import COLUMNS
+from torchcaps.compare import Comparison, Entry, run_comparison, write_report
+from torchcaps.compare.table import COLUMNS, SUSPECT, cells, robust_columns
+from torchcaps.data import MemoryImages, datasets, load_dataset
+from torchcaps.data.viewpoints import split_by_viewpoint
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
 from torchcaps.train import resolve
@@ -21,6 +26,19 @@ def entries(seeds: int = 2, **more: object) -> list[Entry]:
         for model, options in (("tiny", {}), ("capsnet", small))
         for seed in range(seeds)
     ]
+
+
+SIDES = {"train": 2000, "familiar": 334, "test": 666}
+
+
+def open_sides(split: str) -> MemoryImages:
+    def seen_from(part: str) -> MemoryImages:
+        whole = load_dataset("glyphs", part)
+        assert isinstance(whole, MemoryImages)
+        azimuths = torch.arange(len(whole)) % 3 * 40
+        return MemoryImages(whole.images, whole.labels, whole.class_names, {"azimuth": azimuths})
+
+    return split_by_viewpoint(seen_from, "azimuth")(split)
 
 
 def test_comparison_trains_tests_and_reports(tmp_path: Path) -> None:
@@ -41,21 +59,81 @@ def test_comparison_trains_tests_and_reports(tmp_path: Path) -> None:
         assert f"<h2>{title}</h2>" in page
     assert page.count("prefers-color-scheme: dark)' srcset") == 6  # these four, drawings and dimensions
     assert not re.findall(r"""(?:src|href)=['"](?!data:)""", page), "the report must need nothing from elsewhere"
-    for column in COLUMNS:
-        assert column.show(comparison.results["tiny"]) in page
+    chosen = [*COLUMNS, *robust_columns(list(comparison.results.values()))]
+    assert [column.title for column in chosen][-3:] == ["affine, %", "fgsm 0.1, %", "bim 0.1, %"]
+    for cell in cells(chosen, comparison.results["tiny"]):
+        assert f"<td>{cell}</td>" in page
+    kept = read_json(tmp_path / "tiny-seed1" / "robustness.json")
+    assert kept == result_of(comparison, "tiny", 1)["robustness"]
+    assert len(kept["attacked"]["attacks"]) == 6
+    assert kept["environment"]["versions"]["torch"]
+
+
+def result_of(comparison: Comparison, label: str, seed: int) -> dict[str, Any]:
+    return comparison.results[label][seed]
+
+
+def test_a_failed_sanity_check_stands_beside_its_figure(tmp_path: Path) -> None:
+    comparison = run_comparison(entries(seeds=1)[:1], tmp_path)
+    plain = write_report(comparison).read_text()
+    assert "class='warning'" not in plain
+    assert SUSPECT not in plain
+    warned = {"name": "masked gradient", "message": "nothing is seen"}
+    result_of(comparison, "tiny", 0)["robustness"]["attacked"]["sanity"] = [warned]
+    page = write_report(comparison).read_text()
+    assert "tiny: masked gradient, nothing is seen." in page
+    assert page.count(SUSPECT) == 2  # one for each attack of the one model
+
+
+def test_models_are_matched_and_who_misses_is_not_compared(tmp_path: Path) -> None:
+    low, high = (entries(seeds=1, epochs=30, learning_rate=0.003, stop_at_accuracy=level) for level in (0.3, 1.0))
+    comparison = run_comparison([low[0], Entry("capsnet", high[1].config.model_copy(update={"epochs": 1}))], tmp_path)
+    tiny, capsnet = result_of(comparison, "tiny", 0), result_of(comparison, "capsnet", 0)
+    assert tiny["reached"]
+    assert tiny["validation_accuracy"] >= 0.3
+    assert capsnet["reached"] is False
+    assert "robustness" not in capsnet
+    page = write_report(comparison).read_text()
+    assert "Training was stopped at 100.00% and 30.00% of the validation images." in page
+    assert "Never reached, so not compared: capsnet." in page
+    chosen = [*COLUMNS, *robust_columns(list(comparison.results.values()))]
+    assert cells(chosen, [capsnet])[-4:] == ["not matched"] * 4
+    assert "not matched" not in cells(chosen, [tiny])
+
+
+def test_the_others_stop_where_they_are_as_good_from_familiar_sides_as_the_first(tmp_path: Path) -> None:
+    """hinton2018's protocol, on glyphs that were told to be toys seen from six azimuths."""
+    if "glyphs-azimuth" not in datasets:
+        datasets.add(replace(datasets.get("glyphs"), name="glyphs-azimuth", splits=SIDES, open=open_sides))
+    more = {"data": "glyphs-azimuth", "epochs": 20, "learning_rate": 0.003}
+    first, other = entries(seeds=1, **more)[0], entries(seeds=1, **more)[0]
+    first = Entry("first", first.config.model_copy(update={"epochs": 2}))
+    comparison = run_comparison([first, Entry("other", other.config)], tmp_path, match_first=True)
+    baseline, matched = result_of(comparison, "first", 0), result_of(comparison, "other", 0)
+    sides = baseline["robustness"]["tests"]["viewpoint"]
+    assert matched["selection_split"] == "familiar"
+    assert matched["stop_at_accuracy"] == pytest.approx(1 - sides["familiar_error"])
+    assert matched["reached"]
+    seen = matched["robustness"]["tests"]["viewpoint"]
+    assert seen["familiar_error"] == pytest.approx(1 - matched["validation_accuracy"])
+    assert seen["familiar_error"] <= sides["familiar_error"]
+    assert seen["novel_error"] == pytest.approx(1 - matched["test_accuracy"], abs=0.2)
+    assert "familiar sides, %" in [column.title for column in robust_columns(list(comparison.results.values()))]
+    again = run_comparison([first, Entry("other", other.config)], tmp_path, match_first=True)
+    assert again.results == comparison.results
 
 
 def test_a_stopped_comparison_goes_on(tmp_path: Path) -> None:
     announced: list[str] = []
-    run_comparison(entries()[:1], tmp_path)
+    run_comparison(entries()[:1], tmp_path, robustness=False)
     before = (tmp_path / "tiny-seed0" / "result.json").read_bytes()
-    comparison = run_comparison(entries(), tmp_path, announce=announced.append)
+    comparison = run_comparison(entries(), tmp_path, robustness=False, announce=announced.append)
     assert announced == ["tiny-seed0: done before, taken as it is"]
     assert (tmp_path / "tiny-seed0" / "result.json").read_bytes() == before
     assert len(comparison.results["tiny"]) == 2
 
 
 def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
-    run_comparison(entries(seeds=1), tmp_path)
+    run_comparison(entries(seeds=1), tmp_path, robustness=False)
     with pytest.raises(TorchcapsError, match="holds a run with other settings"):
         run_comparison(entries(seeds=1, learning_rate=0.5), tmp_path)

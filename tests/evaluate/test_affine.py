@@ -40,8 +40,7 @@ def test_curves_agree_with_pixels_moved_one_by_one() -> None:
 
 def test_a_trained_model_loses_accuracy_under_change() -> None:
     model = trained()
-    upright, changed, about = affine_sets(model, "glyphs", 100)
-    result = measure_affine(model, upright, changed, about=about, steps=3)
+    result = measure_affine(model, affine_sets(model, "glyphs", 100), steps=3)
     assert "28x28 test images of glyphs changed in place" in result["about"]
     assert result["images"] == 100
     assert result["accuracy"] < result["upright_accuracy"]

@@ -98,3 +98,26 @@ def test_a_model_of_own_images_loads_when_the_folder_is_gone(tmp_path: Path) -> 
     model = torchcaps.load(run.path)
     assert model.class_names == ("bird", "cat", "dog")
     assert model(torch.rand(2, 3, 20, 20)).scores.shape == (2, 3)
+
+
+def test_a_run_stops_once_the_validation_images_are_right_enough(tmp_path: Path) -> None:
+    settings = SETTINGS | {"epochs": 30, "learning_rate": 0.01}
+    run = new_run(resolve(**settings, stop_at_accuracy=0.5), tmp_path / "run")
+    progress = fit(run)
+    held = [line for line in read_lines(run.metrics_file) if line.split == "validation"]
+    assert all(line.accuracy < 0.5 for line in held[:-1])
+    assert held[-1].accuracy >= 0.5
+    assert progress.best_step == progress.step == held[-1].step < 30 * 12
+    assert len(held) == progress.step / 2, "validated ten times an epoch of 12 steps, rounded up"
+    _, validation = training_sets(run.config())
+    assert measure(torchcaps.load(run.path), validation).accuracy == progress.best_accuracy
+    assert fit(run).step == progress.step, "a run that has reached it goes on no further"
+
+
+def test_only_images_that_test_nothing_can_stop_a_run() -> None:
+    with pytest.raises(TorchcapsError, match="split to stop on 'test' is unknown: One of: validation"):
+        resolve(**SETTINGS, stop_on="test")
+    with pytest.raises(TorchcapsError, match="stop_at_accuracy"):
+        resolve(**SETTINGS, stop_at_accuracy=99.22)
+    config = resolve(**SETTINGS | {"data": "turntable-azimuth"}, stop_on="familiar", stop_at_accuracy=0.9)
+    assert config.stop_on == "familiar"

@@ -42,6 +42,8 @@ def evaluate(
 
     folders = [open_run(path) for path in runs]
     if not on and not attack:
+        if epsilon or source or out:
+            raise TorchcapsError("--epsilon, --source and --out are about robustness: name tests by --on or --attack")
         _evaluate_clean(runs, json)
         return
     from torchcaps.evaluate import Request, evaluate_robustness, write_evaluation

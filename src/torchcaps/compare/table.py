@@ -36,6 +36,9 @@ def robust_columns(results: Sequence[Results]) -> list[Column]:
     tests = {name for each in found if each for name in each["tests"]}
     attacked = [each["attacked"] for each in found if each and each["attacked"]]
     chosen = []
+    if "viewpoint" in tests:  # the novel sides are the test images
+        show = _where("viewpoint", lambda r: percent(1 - t["familiar_error"] for t in r))
+        chosen.append(Column("familiar sides, %", show, matched=True))
     if "affnist" in tests:
         chosen.append(Column("affine, %", _where("affnist", lambda r: percent(t["accuracy"] for t in r)), matched=True))
     if "multimnist" in tests:

@@ -7,15 +7,15 @@ the border is lost, and no figure of a paper is comparable. The result says whic
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from torchcaps.analysis.sweeps import strengths, sweep
 from torchcaps.attacks.base import predict
 from torchcaps.attacks.sight import steady
-from torchcaps.data import ImageSet, MemoryImages, load_dataset
+from torchcaps.data import MemoryImages, load_dataset
 from torchcaps.data.affnist import change_digits
 from torchcaps.data.base import as_floats, pieces
 from torchcaps.evaluate.canvas import first_images
@@ -29,33 +29,44 @@ PLACED = {"mnist-40": "affnist", "affnist": "affnist", "affnist-official": "affn
 AT_ONCE = 50
 
 
-def affine_sets(model: Model, data: str, images_used: int | None) -> tuple[MemoryImages, ImageSet, str]:
-    """What a model trained on this dataset is tested on: upright images, changed ones, and which these are."""
+@dataclass(frozen=True)
+class AffineSets:
+    """Upright images and changed ones, with a name for the latter and the words that go with it."""
+
+    name: str
+    about: str
+    upright: MemoryImages
+    changed: MemoryImages
+
+
+def affine_sets(model: Model, data: str, images_used: int | None) -> AffineSets:
+    """What a model trained on this dataset is tested on."""
     if data in PLACED:
-        upright = first_images(model, load_dataset("mnist", "test"), images_used)
-        name = PLACED[data]
-        kind = "generated after gu2021" if name == "affnist" else "the original file"
-        return upright, first_images(model, load_dataset(name, "test"), images_used), f"{name} ({kind}), 40x40"
+        upright, changed = (
+            first_images(model, load_dataset(name, "test"), images_used) for name in ("mnist", PLACED[data])
+        )
+        kind = "generated after gu2021" if PLACED[data] == "affnist" else "the original file"
+        return AffineSets(PLACED[data], f"digits under affine change on 40x40, {kind}", upright, changed)
     upright = first_images(model, load_dataset(data, "test"), images_used)
     side = model.image_shape[1]
     about = f"{side}x{side} test images of {data} changed in place, by affNIST's ranges with shifts in proportion"
-    return upright, change_digits(upright, seed=0, side=side), about
+    return AffineSets("affine in place", about, upright, change_digits(upright, seed=0, side=side))
 
 
-def measure_affine(
-    model: Model, upright: MemoryImages, changed: ImageSet, *, about: str = "", steps: int = STEPS
-) -> dict[str, Any]:
+def measure_affine(model: Model, sets: AffineSets, *, steps: int = STEPS) -> dict[str, Any]:
     """Accuracy on changed images, and on upright ones under one factor at a time.
 
     ``curves`` has, for each factor, its strengths (degrees, pixels, or the scale) and the accuracy at each.
     """
-    everything = changed.batch(torch.arange(len(changed)))
+    upright, changed = sets.upright, sets.changed
     with steady(model, seed=0):
-        accuracy = _right(model, everything.images, everything.labels) / len(changed)
-        straight = _right(model, as_floats(upright.images), upright.labels) / len(upright)
+        accuracy, straight = (
+            _right(model, as_floats(each.images), each.labels) / len(each) for each in (changed, upright)
+        )
         curves = affine_curves(model, upright, steps=steps)
     return {
-        "about": about,
+        "name": sets.name,
+        "about": sets.about,
         "images": len(changed),
         "upright_accuracy": straight,
         "accuracy": accuracy,

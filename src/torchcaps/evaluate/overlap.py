@@ -67,7 +67,8 @@ def measure_overlap(model: Model, images: ImageSet, *, images_used: int | None, 
             advance(len(batch.labels))
     drawing, of_image, of_black = (sums / count).tolist()
     return {
-        "about": f"multimnist at {model.image_shape[1]}x{model.image_shape[2]}"
+        "name": "multimnist" if pairs else "multimnist, untrained",
+        "about": f"two overlaid digits at {model.image_shape[1]}x{model.image_shape[2]}"
         + ("" if pairs else ", by a model trained on single digits"),
         "images": count,
         "trained_on_pairs": pairs,

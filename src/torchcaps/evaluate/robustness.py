@@ -33,8 +33,7 @@ class Protocol:
 
 
 def _affine(model: Model, data: str, images_used: int | None) -> dict[str, Any]:
-    upright, changed, about = affine_sets(model, data, images_used)
-    return measure_affine(model, upright, changed, about=about)
+    return measure_affine(model, affine_sets(model, data, images_used))
 
 
 def _overlap(model: Model, data: str, images_used: int | None) -> dict[str, Any]:
@@ -61,7 +60,7 @@ class Request:
         attack: names of attacks, see ``torchcaps.attacks.attacks``.
         epsilons: sizes of the perturbation; None: the usual ones for the model's images.
         norm: ``linf`` or ``l2``.
-        images: at most so many of each set.
+        images: at most so many of each set; None: all.
         logits: what attacks see, see ``torchcaps.attacks.views``.
         source: a trained run on which transferred images are made, and whose gradient is the reference.
     """
@@ -70,7 +69,7 @@ class Request:
     attack: tuple[str, ...] = ()
     epsilons: tuple[float, ...] | None = None
     norm: str = "linf"
-    images: int = IMAGES
+    images: int | None = IMAGES
     logits: str = STRONGEST
     source: Path | None = None
 
@@ -89,7 +88,7 @@ class Request:
             open_run(self.source)
         if any(not 0 <= epsilon <= 1 for epsilon in self.epsilons or ()) and self.norm == "linf":
             raise TorchcapsError(f"epsilon is in pixels of [0, 1], got {', '.join(map(str, self.epsilons or ()))}")
-        if self.images < 1:
+        if self.images is not None and self.images < 1:
             raise TorchcapsError(f"at least 1 image is needed, got {self.images}")
 
 

@@ -29,9 +29,9 @@ def notes(evaluations: Sequence[dict[str, Any]]) -> list[str]:
     """What must be said with the figures: how they were made, what failed, what could not be done."""
     said: dict[str, None] = {}  # a set in order: runs often share a note
     for label, each in zip(labels(evaluations), evaluations, strict=True):
-        for name, result in each["tests"].items():
+        for result in each["tests"].values():
             if "about" in result:
-                said[f"{name}: {result['about']}, {result['images']:,} images"] = None
+                said[f"{result['name']}: {result['about']}, {result['images']:,} images"] = None
         if each["attacked"]:
             found = each["attacked"]
             said[f"attacks: {found['images']:,} test images, logits '{found['logits']}'"] = None
@@ -60,7 +60,7 @@ def _attack_lines(attacked: dict[str, Any], epsilons: Sequence[float]) -> list[l
 def _test_lines(name: str, result: dict[str, Any]) -> list[list[str]]:
     if "novel_error" in result:
         return [[f"{name}, {kind}", _percent(1 - result[f"{kind}_error"])] for kind in ("familiar", "novel")]
-    return [[name, _percent(result["accuracy"])]]
+    return [[result["name"], _percent(result["accuracy"])]]
 
 
 def _percent(share: float | None) -> str:

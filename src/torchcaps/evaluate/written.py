@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ def _write_figures(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[
                 for path in written[-2:]:
                     save_figure(figure, path)
         for label, each in named:
-            model = load(each["run"])
-            if "multimnist" in each["tests"] and can_draw_one(model):
-                written.append(folder / f"overlap-{Path(label).name}.png")
+            if "multimnist" in each["tests"] and can_draw_one(model := load(each["run"])):
+                name = re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-")
+                written.append(folder / f"overlap-{name}.png")
                 save_figure(overlap_sheet(model, each["data"]), written[-1])
     return written
