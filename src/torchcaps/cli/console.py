@@ -26,12 +26,16 @@ def log_to_console() -> None:
     logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
 
 
+LONGEST_NAME = 40
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int = 0) -> None:
-    """A table whose last ``numbers`` columns are figures."""
+    """A table whose last ``numbers`` columns are figures. A name in the first column is not broken, a sentence is."""
     table = Table(title=title, title_justify="left", header_style="bold")
+    names = max((len(row[0]) for row in rows), default=0) <= LONGEST_NAME
     for position, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if position >= len(columns) - numbers else "left"
-        table.add_column(column, justify=justify, no_wrap=position == 0)
+        table.add_column(column, justify=justify, no_wrap=names and position == 0)
     for row in rows:
         table.add_row(*row)
     out.print(table)
