@@ -72,6 +72,22 @@ def write_json(target: Path, value: Any) -> None:
     write_text(target, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
+def write_json_once(target: Path, value: Any) -> bool:
+    """Write a JSON file unless it is there; of several writers at the same time one wins. True if it was this one."""
+    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.new")
+    try:
+        write_json(beside, value)
+        os.link(beside, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+    return True
+
+
 def read_json(source: Path) -> Any:
     """Read a JSON file, or say what is wrong with it."""
     try:

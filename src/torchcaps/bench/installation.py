@@ -125,14 +125,14 @@ def _convolutions() -> list[Finding]:
     if choice == "plain" or fastest_device() != "cpu":
         return [Finding("convolutions", f"PyTorch's: {'forced' if choice == 'plain' else 'others are for the CPU'}")]
     found = [Finding("convolutions", "PyTorch's or Fourier transforms, as a first measurement of each layer says")]
-    here = f" {processor_name()} torch {package_version('torch')}"
-    for name, seconds in measured.measured_cases().items():
-        if name.endswith(here):
-            batch, inputs, outputs, size, kernel, stride, mode, threads = name.removesuffix(here).split()
-            layer = f"{inputs} to {outputs} channels, {size} pixels, {kernel}x{kernel}, stride {stride}"
-            share = seconds["spectral"] / seconds["pytorch"]
-            winner = "Fourier transforms" if share < 1 else "PyTorch's"
-            found.append(Finding(layer, f"{mode} of {batch}, threads {threads}: {winner} (ratio {share:.2f})"))
+    for case, seconds in measured.measured_cases():
+        layer = f"{case.inputs} to {case.outputs} channels, {case.size} pixels, {case.kernel}x{case.kernel}"
+        layer += f", stride {case.stride}"
+        share = seconds["spectral"] / seconds["pytorch"]
+        winner = "Fourier transforms" if share < 1 else "PyTorch's"
+        found.append(
+            Finding(layer, f"{case.mode} of {case.batch}, threads {case.threads}: {winner} (ratio {share:.2f})")
+        )
     return found
 
 

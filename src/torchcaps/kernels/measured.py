@@ -7,9 +7,10 @@ the form that it took before to end with the same weights.
 from __future__ import annotations
 
 import contextlib
+import re
 import statistics
 import time
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from torch.nn import functional as F
 
 from torchcaps.environment import package_version, processor_name
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import cache_folder, read_json, write_json
+from torchcaps.files import cache_folder, read_json, write_json_once
 from torchcaps.kernels.convolution import spectral_convolution
 from torchcaps.progress import progress_bar
 
@@ -49,15 +50,17 @@ def worth_measuring(case: Case) -> bool:
 @cache
 def spectral_is_faster(case: Case) -> bool:
     """Whether the Fourier form won the measurement for this case, now or in an earlier process."""
-    known = measured_cases()
-    # Another processor or another PyTorch is another measurement: homes are shared in a cluster.
-    name = " ".join(map(str, (*astuple(case), processor_name(), "torch", package_version("torch"))))
-    if name not in known:
-        # Another process may have measured at the same time: what it wrote stays, so that both agree.
-        known = {name: measure(case)} | measured_cases()
+    kept = _folder() / f"{'-'.join(map(str, astuple(case)))}.json"
+    seconds = _read(kept)
+    if seconds is None:
+        with contextlib.suppress(OSError):
+            kept.unlink(missing_ok=True)  # what cannot be read is damaged
+        seconds = measure(case)
         with contextlib.suppress(TorchcapsError):  # a home that cannot be written: every process measures
-            write_json(_file(), known)
-    return known[name]["spectral"] < known[name]["pytorch"]
+            write_json_once(kept, {"case": asdict(case), "seconds": seconds})
+        # Another process may have measured at the same time and been first: both go by what it found.
+        seconds = _read(kept) or seconds
+    return seconds["spectral"] < seconds["pytorch"]
 
 
 def measure(case: Case) -> dict[str, float]:
@@ -92,19 +95,29 @@ def measure(case: Case) -> dict[str, float]:
     return {form: statistics.median(found) for form, found in seconds.items()}
 
 
-def _file() -> Path:
-    return cache_folder() / "convolutions.json"
+def measured_cases() -> list[tuple[Case, dict[str, float]]]:
+    """Seconds of both forms for every case that was measured on this kind of machine."""
+    found = []
+    for path in sorted(_folder().glob("*.json")):
+        seconds = _read(path)
+        with contextlib.suppress(TorchcapsError, TypeError, KeyError):
+            if seconds is not None:
+                found.append((Case(**read_json(path)["case"]), seconds))
+    return found
 
 
-def measured_cases() -> dict[str, dict[str, float]]:
-    """Seconds of both forms for every case that was measured; a file that somebody damaged counts as none."""
-    kept = _file()
+def _folder() -> Path:
+    """Another processor or another PyTorch is another measurement: homes are shared in a cluster."""
+    machine = f"{processor_name()} torch {package_version('torch')}"
+    return cache_folder() / "convolutions" / re.sub(r"[^A-Za-z0-9.]+", "-", machine)
+
+
+def _read(kept: Path) -> dict[str, float] | None:
+    """Seconds of both forms; None if the file is not there or somebody damaged it."""
     if not kept.is_file():
-        return {}
+        return None
     try:
-        return {
-            str(name): {form: float(seconds[form]) for form in ("pytorch", "spectral")}
-            for name, seconds in read_json(kept).items()
-        }
-    except (TorchcapsError, AttributeError, TypeError, ValueError, KeyError):
-        return {}
+        found = read_json(kept)["seconds"]
+        return {form: float(found[form]) for form in ("pytorch", "spectral")}
+    except (TorchcapsError, TypeError, ValueError, KeyError):
+        return None
