@@ -97,3 +97,11 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyautoattack", None)
     with pytest.raises(TorchcapsError, match=r"pip install 'torchcaps\[attacks\]'"):
         Request(attack=("fgsm", "autoattack"))
+
+
+def test_drawings_are_told_with_what_to_hold_them_against() -> None:
+    errors = {"drawing_error": 0.03, "error_of_image": 0.08, "error_of_black": 0.1}
+    overlap = {"name": "multimnist", "about": "two digits", "images": 9, "accuracy": 0.5, **errors}
+    found: dict[str, Any] = {"run": "b", "tests": {"multimnist": overlap}, "attacked": None, "refused": {}}
+    assert summary([found]) == (["run", "test", "accuracy"], [["b", "multimnist", "50.0"]])
+    assert notes([found])[1].endswith("squared error 0.0300 (0.0800 for the whole image, 0.1000 for black)")

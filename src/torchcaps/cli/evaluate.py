@@ -101,7 +101,8 @@ def _print(evaluations: list[dict[str, Any]], norm: str) -> None:
     from torchcaps.evaluate.summary import notes, summary
 
     columns, rows = summary(evaluations)
-    title = f"Robustness: accuracy in %, and under attack by epsilon ({norm})"
+    attacked = any(each["attacked"] for each in evaluations)
+    title = f"Robustness: accuracy in %{f', by epsilon ({norm})' if attacked else ''}"
     console.print_table(title, columns, rows)
     for note in notes(evaluations):
         console.out.print(note, soft_wrap=True)

@@ -32,6 +32,13 @@ def notes(evaluations: Sequence[dict[str, Any]]) -> list[str]:
         for result in each["tests"].values():
             if "about" in result:
                 said[f"{result['name']}: {result['about']}, {result['images']:,} images"] = None
+            if result.get("drawing_error") is not None:
+                compared = (
+                    f"{result['error_of_image']:.4f} for the whole image, {result['error_of_black']:.4f} for black"
+                )
+                said[f"{label}: each digit drawn alone, squared error {result['drawing_error']:.4f} ({compared})"] = (
+                    None
+                )
         if each["attacked"]:
             found = each["attacked"]
             said[f"attacks: {found['images']:,} test images, logits '{found['logits']}'"] = None
