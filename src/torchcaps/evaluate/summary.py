@@ -28,6 +28,7 @@ def summary(evaluations: Sequence[dict[str, Any]]) -> tuple[list[str], list[list
 def notes(evaluations: Sequence[dict[str, Any]]) -> list[str]:
     """What must be said with the figures: how they were made, what failed, what could not be done."""
     said: dict[str, None] = {}  # a set in order: runs often share a note
+    refused: dict[str, list[str]] = {}
     for label, each in zip(labels(evaluations), evaluations, strict=True):
         for result in each["tests"].values():
             if "about" in result:
@@ -43,8 +44,9 @@ def notes(evaluations: Sequence[dict[str, Any]]) -> list[str]:
             found = each["attacked"]
             said[f"attacks: {found['images']:,} test images, logits '{found['logits']}'"] = None
             said |= {f"{label}: {warned['name']}: {warned['message']}": None for warned in found["sanity"]}
-        said |= {f"{label}: no {name}: {reason}": None for name, reason in each["refused"].items()}
-    return list(said)
+        for name, reason in each["refused"].items():
+            refused.setdefault(f"no {name}: {reason}", []).append(label)
+    return [*said, *(f"{', '.join(names)}: {reason}" for reason, names in refused.items())]
 
 
 def failed(attacked: dict[str, Any]) -> str:
