@@ -64,7 +64,9 @@ def _match(comparison: Comparison) -> str:
         return ""
     levels = sorted({f"{config.stop_at_accuracy:.2%}" for config in stops})
     missed = [name for name, results in comparison.results.items() if not comparable(results)]
-    words = f" Training was stopped at {' and '.join(levels)} of the {stops[0].stop_on} images."
+    where = stops[0].stop_on
+    words = f" Training was stopped at {' and '.join(levels)} of the {where} images"
+    words += "." if where == "validation" else ", which then also chose the checkpoint."
     return words + (f" Never reached, so not compared: {html.escape(', '.join(missed))}." if missed else "")
 
 

@@ -1,8 +1,8 @@
 """Matched accuracy: models are compared where they are equally good at what they were trained for.
 
 gu2021 stops its models at 99.22 % of MNIST; hinton2018 (Table 2) stops the capsule model where its error from familiar
-sides equals the baseline's. What decides is never a test image: it is the validation images, or the split
-``familiar``, which is apart from the novel sides that are tested.
+sides equals the baseline's. The images that are tested decide nothing: validation images do, or, in the second case
+and as in the paper, the split ``familiar``, which has the tested toys but none of the tested sides.
 """
 
 from __future__ import annotations
