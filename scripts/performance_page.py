@@ -149,9 +149,9 @@ def convolutions(result: Result) -> str:
     rows = [[layer, str(batch), *(found[mode] for mode in modes)] for (layer, batch), found in cells.items()]
     words = """Time of a convolution through Fourier transforms as a share of PyTorch's, on one thread; below 1 it wins.
 Training is forward and backward, attack is forward and the gradient of the images, inference forward alone with
-the kernels' spectrum kept. A model measures its own layers once and takes the faster form; `torchcaps doctor` shows
-which. 3x3 kernels, maps above 32 pixels at stride 2 or 16 at stride 1, fewer than 16 channels and fewer than 8 images
-always take PyTorch's.
+the kernels' spectrum kept. A model measures its own layers once and takes the Fourier form where it is clearly faster;
+`torchcaps doctor` shows which. 3x3 kernels, maps above 32 pixels at stride 2 or 16 at stride 1, fewer than 16
+channels and fewer than 8 images always take PyTorch's.
 """
     return f"{words}\n{table(['layer', 'batch', *modes], rows)}"
 

@@ -129,7 +129,7 @@ def _convolutions() -> list[Finding]:
         layer = f"{case.inputs} to {case.outputs} channels, {case.size} pixels, {case.kernel}x{case.kernel}"
         layer += f", stride {case.stride}"
         share = seconds["spectral"] / seconds["pytorch"]
-        winner = "Fourier transforms" if share < 1 else "PyTorch's"
+        winner = "Fourier transforms" if measured.wins(seconds) else "PyTorch's"
         found.append(
             Finding(layer, f"{case.mode} of {case.batch}, threads {case.threads}: {winner} (ratio {share:.2f})")
         )

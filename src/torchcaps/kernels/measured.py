@@ -25,6 +25,8 @@ from torchcaps.kernels.convolution import spectral_convolution
 from torchcaps.progress import progress_bar
 
 ROUNDS = 3
+# Measured alone, with warm caches, the Fourier form looks a little better than it is within a model.
+CLEARLY = 0.85
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,12 @@ def spectral_is_faster(case: Case) -> bool:
             write_json_once(kept, {"case": asdict(case), "seconds": seconds})
         # Another process may have measured at the same time and been first: both go by what it found.
         seconds = _read(kept) or seconds
-    return seconds["spectral"] < seconds["pytorch"]
+    return wins(seconds)
+
+
+def wins(seconds: dict[str, float]) -> bool:
+    """Whether the Fourier form was clearly faster."""
+    return seconds["spectral"] < CLEARLY * seconds["pytorch"]
 
 
 def measure(case: Case) -> dict[str, float]:
