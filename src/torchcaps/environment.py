@@ -18,7 +18,7 @@ def describe_environment() -> dict[str, Any]:
     import torch
 
     return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join([Path(sys.argv[0]).name, *map(without_folders, sys.argv[1:])]),
         "commit": source_commit(),
         "versions": {"python": platform.python_version(), **{name: package_version(name) for name in PACKAGES}},
         "platform": platform.platform(),
@@ -27,6 +27,15 @@ def describe_environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def without_folders(argument: str) -> str:
+    """An argument as others may read it: of a path from the root of this machine, the last part alone.
+
+    >>> without_folders("/home/somebody/runs/first"), without_folders("runs/first"), without_folders("--epochs=2")
+    ('first', 'runs/first', '--epochs=2')
+    """
+    return Path(argument).name if Path(argument).is_absolute() else argument
 
 
 def package_version(name: str) -> str | None:
