@@ -7,7 +7,7 @@ a fresh process for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,8 +67,11 @@ MODELS: dict[str, tuple[Net, dict[str, Axis]]] = {
 }
 
 
-def measure_growth(names: Sequence[str], budget: Budget) -> dict[str, Any]:
-    """For each model and axis: the values, and of each form the seconds, the bytes and their exponents; one thread."""
+def measure_growth(names: Sequence[str], budget: Budget) -> Iterator[dict[str, Any]]:
+    """For each model and axis: the values, and of each form the seconds, the bytes and their exponents; one thread.
+
+    What was found so far comes out after each axis.
+    """
     for name in names:
         if name not in MODELS:
             raise unknown_name("model with growth axes", name, MODELS)
@@ -83,7 +86,7 @@ def measure_growth(names: Sequence[str], budget: Budget) -> dict[str, Any]:
             if axis is ITERATIONS:  # around the routing a step has parts that no iteration repeats
                 measured["seconds, routing alone"] = grow_time(net, axis, routing_alone, budget)
             result[name][title] = measured
-    return result
+            yield result
 
 
 def grow_time(

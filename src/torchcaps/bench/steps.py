@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,15 +18,13 @@ TASKS = {"training": Subject.train_step, "inference": Subject.infer}
 
 def time_nets(
     nets: Iterable[Net], thread_counts: Iterable[int], budget: Budget, *, compiled: bool = False
-) -> list[Row]:
+) -> Iterator[Row]:
     """A row for each network, task and number of threads: seconds of each form, and what each is to ours."""
     work = [(net, count, task) for net in nets for count in thread_counts for task in TASKS]
-    rows = []
     with progress_bar("networks", len(work)) as advance:
         for net, count, task in work:
-            rows.append(time_net(net, count, task, budget, forms_for(net, compiled=compiled)))
+            yield time_net(net, count, task, budget, forms_for(net, compiled=compiled))
             advance(1)
-    return rows
 
 
 def time_net(net: Net, thread_count: int, task: str, budget: Budget, forms: Iterable[str]) -> Row:
@@ -50,16 +48,13 @@ def take_turns(jobs: dict[str, tuple[Net, str]], task: str, budget: Budget) -> S
     return interleaved(work, budget, f"{net.model}, {task}")
 
 
-def weigh_nets(nets: Iterable[Net], *, compiled: bool = False) -> list[Row]:
+def weigh_nets(nets: Sequence[Net], *, compiled: bool = False) -> Iterator[Row]:
     """A row for each network: bytes of a training step in each form, each in a fresh process on one thread."""
-    work = [(net, form) for net in nets for form in forms_for(net, compiled=compiled)]
-    rows: dict[tuple[str, str], Row] = {}
-    with progress_bar("processes", len(work)) as advance:
-        for net, form in work:
-            row = rows.setdefault((net.model, net.size), {**named(net), "bytes": {}})
-            row["bytes"][form] = step_memory(net, form)
+    with progress_bar("networks", len(nets)) as advance:
+        for net in nets:
+            forms = forms_for(net, compiled=compiled)
+            yield {**named(net), "bytes": {form: step_memory(net, form) for form in forms}}
             advance(1)
-    return list(rows.values())
 
 
 def named(net: Net) -> Row:

@@ -47,8 +47,8 @@ def quick(context: typer.Context) -> None:
     from torchcaps.bench.steps import time_nets, weigh_nets
 
     nets, budget = choose("capsnet,matrix-capsnet", "laptop", 8), make_budget(5, 10.0)
-    show_steps(time_nets(nets, numbers("1,2"), budget))
-    show_memory(weigh_nets(nets))
+    show_steps(list(time_nets(nets, numbers("1,2"), budget)))
+    show_memory(list(weigh_nets(nets)))
 
 
 @bench_app.command()
@@ -63,14 +63,13 @@ def step(
     out: Out = RESULTS,
 ) -> None:
     """Time training steps and inference in all forms: ours, plain, as public code writes it, convolutions alone."""
-    from torchcaps.bench.results import write_result
+    from torchcaps.bench.results import write_rows
     from torchcaps.bench.steps import time_nets
 
-    rows = time_nets(
-        choose(models, size, batch), numbers(threads), make_budget(rounds, seconds), compiled=can_compile(compile)
-    )
+    nets, budget = choose(models, size, batch), make_budget(rounds, seconds)
+    path, rows = write_rows(out, "step", time_nets(nets, numbers(threads), budget, compiled=can_compile(compile)))
     show_steps(rows)
-    console.out.print(str(write_result(out, "step", {"rows": rows})))
+    console.out.print(str(path))
 
 
 @bench_app.command()
@@ -82,12 +81,12 @@ def memory(
     out: Out = RESULTS,
 ) -> None:
     """Weigh a training step in all forms, each in a fresh process."""
-    from torchcaps.bench.results import write_result
+    from torchcaps.bench.results import write_rows
     from torchcaps.bench.steps import weigh_nets
 
-    rows = weigh_nets(choose(models, size, batch), compiled=can_compile(compile))
+    path, rows = write_rows(out, "memory", weigh_nets(choose(models, size, batch), compiled=can_compile(compile)))
     show_memory(rows)
-    console.out.print(str(write_result(out, "memory", {"rows": rows})))
+    console.out.print(str(path))
 
 
 @bench_app.command()
@@ -99,9 +98,10 @@ def growth(
     from torchcaps.bench.growth_plot import draw_growth
     from torchcaps.bench.results import write_result
 
-    found = measure_growth(models.split(","), make_budget(rounds, seconds))
+    for found in measure_growth(models.split(","), make_budget(rounds, seconds)):
+        path = write_result(out, "growth", {"threads": 1, "models": found})
     show_growth(found)
-    console.out.print(str(write_result(out, "growth", {"threads": 1, "models": found})))
+    console.out.print(str(path))
     draw_growth(found, out / "growth.svg")
 
 
