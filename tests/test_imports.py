@@ -27,7 +27,7 @@ MAY_USE = {
     "evaluate": {"train", "attacks", "analysis", "models", "data"},
     "compare": {"evaluate", "train", "attacks", "analysis", "models", "data"},
     "bench": {"train", "losses", "data", "models", "layers", "routing", "kernels", "functional"},
-    "reproduce": {"compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
+    "reproduce": {"bench", "compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
     "demo": {"reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
     "cli": {"demo", "reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data", "routing"}
     | {"bench", "losses", "plugins", "__version__"},

@@ -1,0 +1,1 @@
+"""The papers' tables and figures: what is in them (specs), how each number is measured, the runner, the report."""

@@ -1,0 +1,5 @@
+"""How the numbers of the papers are measured on trained runs: one function each, by name."""
+
+from torchcaps.reproduce.measures.registry import Measured, MeasureRecord, Subject, measures
+
+__all__ = ["MeasureRecord", "Measured", "Subject", "measures"]

@@ -1,0 +1,60 @@
+"""A result of a cell, as a file: whole, checked when it is read, and enough to say where the number comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.files import read_json, write_json
+
+
+class CellResult(BaseModel):
+    """One cell with one seed. Exactly one of ``value`` with ``details`` and ``error`` says something."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    paper: str
+    table: str
+    cell: str
+    profile: str
+    seed: int
+    measure: str
+    unit: str
+    value: float | None = None
+    published: float | None = None
+    images: int | None = None
+    details: dict[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+    picture: str | None = None  # name of a file beside this one
+    error: str | None = None  # one sentence, if it failed
+    selection_split: str | None = None  # which images chose the checkpoint
+    training: dict[str, Any] | None = None  # settings of the run
+    fingerprint: str
+    training_seconds: float | None = None
+    seconds: float = 0.0  # of the measure
+    environment: dict[str, Any]
+
+
+def write_result(path: Path, result: CellResult) -> None:
+    """Write a result, whole or not at all."""
+    write_json(path, result.model_dump(mode="json"))
+
+
+def read_result(path: Path) -> CellResult:
+    """A result from its file, or one sentence that says what is wrong with it."""
+    try:
+        return CellResult.model_validate(read_json(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise TorchcapsError(f"{path} is not the result of a cell: {where}: {first['msg']}") from error
+
+
+def find_results(folder: Path, paper: str | None = None) -> Iterator[CellResult]:
+    """All results in a folder ``<paper>/<table>/<cell>-<profile>-seed<k>.json``."""
+    for path in sorted(folder.glob(f"{paper or '*'}/*/*-seed*.json")):
+        yield read_result(path)
