@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from torchcaps.data import ImageSet, Subset, load_dataset
+from torchcaps.data import ImageSet, Subset, load_dataset, thirteen_crops
 from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
+from torchcaps.models import Model
 from torchcaps.train import RunConfig, RunFolder, load, measure, read_lines
 
 
@@ -18,6 +20,12 @@ def test_images(config: RunConfig) -> ImageSet:
     if config.test_images is not None and config.test_images < len(images):
         return Subset(images, torch.arange(config.test_images))
     return images
+
+
+def multicrop_scores(model: Model, images: Tensor) -> Tensor:
+    """Mean scores over 13 crops of each image (hinton2018, section 5): (B, C, H, W) to (B, classes)."""
+    crops = thirteen_crops(images, model.image_shape[1])
+    return torch.stack([model(crop).scores for crop in crops]).mean(0)
 
 
 def evaluate_run(run: RunFolder) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -30,9 +31,21 @@ def seen_by(model: Model, images: Tensor) -> Tensor:
     return centre_crop(images, size) if images.shape[2] > size else images
 
 
+def centre_scores(model: Model, images: Tensor) -> Tensor:
+    """Scores (B, classes) of what a model sees of images."""
+    scores: Tensor = model(seen_by(model, images)).scores
+    return scores
+
+
 @torch.no_grad()
-def measure(model: Model, images: ImageSet, *, description: str = "testing") -> Measured:
-    """Run the model over all images, in evaluation mode, on the device it is on."""
+def measure(
+    model: Model,
+    images: ImageSet,
+    *,
+    description: str = "testing",
+    scores: Callable[[Model, Tensor], Tensor] = centre_scores,
+) -> Measured:
+    """Run the model over all images, in evaluation mode, on its device; ``scores`` says how it looks at them."""
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -40,10 +53,10 @@ def measure(model: Model, images: ImageSet, *, description: str = "testing") -> 
     with progress_bar(description, len(images)) as advance:
         for indices in torch.arange(len(images)).split(BATCH):
             batch = images.batch(indices)
-            scores = model(seen_by(model, batch.images).to(device)).scores.cpu()
-            right += int(correct(scores, batch.labels).sum())
+            found = scores(model, batch.images.to(device)).cpu()
+            right += int(correct(found, batch.labels).sum())
             if batch.labels.ndim == 1:
-                pairs = batch.labels * model.classes + scores.argmax(1)
+                pairs = batch.labels * model.classes + found.argmax(1)
                 confusion += torch.bincount(pairs, minlength=model.classes**2).view_as(confusion)
             advance(len(indices))
     model.train(was_training)

@@ -1,5 +1,9 @@
 """How the numbers of the papers are measured on trained runs: one function each, by name."""
 
+from torchcaps.reproduce.measures import (  # noqa: F401  (each registers its measures)
+    affine,
+    clean,
+)
 from torchcaps.reproduce.measures.registry import Measured, MeasureRecord, Subject, measures
 
 __all__ = ["MeasureRecord", "Measured", "Subject", "measures"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,25 @@ class MeasureRecord:
     unit: str
     how: str
     function: Callable[[Subject], Measured]
+    settings: tuple[str, ...] = ()  # those that it knows
 
 
 measures: Registry[MeasureRecord] = Registry("measure")
+
+
+def measure_named(name: str, unit: str, how: str) -> Callable[[Callable[..., Measured]], Callable[..., Measured]]:
+    """Register a function of a subject and of settings by name; those settings it is given that it has names for.
+
+    A table's settings are for all its measures, so that one may well be given what only another knows.
+    """
+
+    def register(function: Callable[..., Measured]) -> Callable[..., Measured]:
+        known = tuple(inspect.signature(function).parameters)[1:]
+
+        def with_settings(subject: Subject) -> Measured:
+            return function(subject, **{key: subject.settings[key] for key in known if key in subject.settings})
+
+        measures.add(MeasureRecord(name, unit, how, with_settings, known))
+        return function
+
+    return register

@@ -1,0 +1,24 @@
+"""Runs small enough to be trained in a test, and subjects made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tests.train.tiny  # noqa: F401  (registers the model)
+from torchcaps.reproduce.measures import Measured, Subject, measures
+from torchcaps.train import RunFolder, fit, new_run, resolve
+
+
+def small_run(path: Path, **settings: Any) -> RunFolder:
+    """A trained run."""
+    quick = {"model": "tiny", "data": "glyphs", "train_images": 200, "steps": 12, "batch_size": 32, "device": "cpu"}
+    run = new_run(resolve(**quick | settings), path)
+    fit(run)
+    return run
+
+
+def measured(name: str, run: RunFolder | None, others: dict[str, RunFolder] | None = None, **settings: Any) -> Measured:
+    """A measure of a run."""
+    shared = Path("shared") if run is None else run.path.parent / "shared"
+    return measures.get(name).function(Subject(run, others or {}, 0, settings, shared))

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.reproduce.small_runs import measured, small_run
+from torchcaps.data import MemoryImages, load_dataset
+from torchcaps.errors import TorchcapsError
+from torchcaps.evaluate import evaluate_run, measure_viewpoints
+from torchcaps.evaluate.affine import PLACED, affine_sets
+from torchcaps.evaluate.viewpoint import viewpoint_sets
+from torchcaps.files import read_json, write_json
+from torchcaps.reproduce.measures import measures
+from torchcaps.reproduce.spec import list_papers, load_spec
+from torchcaps.train import RunFolder, load, read_lines
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return small_run(tmp_path_factory.mktemp("runs") / "tiny", learning_rate=0.01)
+
+
+@pytest.mark.parametrize("paper", list_papers())
+def test_specs_give_measures_only_settings_that_they_know(paper: str) -> None:
+    for table in load_spec(paper).tables.values():
+        shared = set(table.settings.laptop) | set(table.settings.paper)
+        used = [measures.get(cell.measure) for cell in table.cells.values() if cell.measure]
+        assert shared <= {name for record in used for name in record.settings}
+        for name, cell in table.cells.items():
+            if cell.measure:
+                assert set(cell.settings) <= set(measures.get(cell.measure).settings), name
+
+
+def test_every_measure_says_what_it_is() -> None:
+    for record in measures:
+        assert record.unit in ("%", "nats", "ratio", "count")
+        assert record.how
+        if record.name != "alignment-random":
+            with pytest.raises(TorchcapsError, match="needs a training"):
+                measured(record.name, None)
+
+
+def test_accuracy_and_error_are_percentages_of_the_chosen_checkpoint(run: RunFolder) -> None:
+    run.result_file.unlink(missing_ok=True)
+    found = measured("test-accuracy", run)
+    assert run.result_file.is_file(), "what was tested is kept with the run"
+    assert found.value == 100 * evaluate_run(run)["test_accuracy"]
+    assert found.images == 1000
+    assert measured("test-error", run).value == pytest.approx(100 - (found.value or 0))
+
+
+def test_accuracy_is_read_where_it_was_written(run: RunFolder) -> None:
+    result = evaluate_run(run)
+    write_json(run.result_file, result | {"test_accuracy": 0.125})
+    assert measured("test-accuracy", run).value == 12.5
+    few = measured("test-error", run, images=50)
+    batch = load_dataset("glyphs", "test").batch(torch.arange(50))
+    with torch.no_grad():
+        right = int((load(run.path)(batch.images).scores.argmax(1) == batch.labels).sum())
+    assert (few.value, few.images) == (pytest.approx(100 * (50 - right) / 50), 50)
+    assert read_json(run.result_file)["test_accuracy"] == 0.125, "a test of other images is not the run's result"
+    write_json(run.result_file, result)
+
+
+def test_thirteen_crops_are_averaged(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "toys", data="turntable-small", train_images=100)
+    model, images = load(run.path), load_dataset("turntable-small", "test").batch(torch.arange(20))
+    offsets = [(0, 0), *((side * far, other * far) for far in (1, 2, 3) for side in (-1, 1) for other in (-1, 1))]
+    with torch.no_grad():
+        crops = [images.images[:, :, 8 + down : 40 + down, 8 + right : 40 + right] for down, right in offsets]
+        scores = sum(model(crop).scores for crop in crops)
+    wrong = int((scores.argmax(1) != images.labels).sum())
+    found = measured("multicrop-error", run, images=20)
+    assert (found.value, found.images) == (pytest.approx(5 * wrong), 20)
+
+
+def test_learning_curve_is_that_of_the_validation_images(run: RunFolder) -> None:
+    lines = [line for line in read_lines(run.metrics_file) if line.split == "validation"]
+    found = measured("learning-curve", run)
+    assert found.details == {"curve": [[line.step, 100 * (1 - line.accuracy)] for line in lines], "split": "validation"}
+    assert found.value == 100 * (1 - lines[-1].accuracy)
+
+
+def test_parameters_are_those_of_the_papers_network(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "capsnet", model="capsnet", train_images=40, steps=1, batch_size=8)
+    assert measured("parameters", run).value == 8_215_568  # sabour2017 at 28x28, with its decoder
+
+
+def test_affine_change_is_measured_on_affnist(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TorchcapsError, match="for models trained on digits on 40x40, not on glyphs: train on mnist-40"):
+        measured("affnist-accuracy", run)
+    monkeypatch.setitem(PLACED, "glyphs", "glyphs")  # stands in for both sets: no digit has to be fetched
+    monkeypatch.setattr("torchcaps.evaluate.affine.load_dataset", _glyphs)
+    sets = affine_sets(load(run.path), "glyphs", 60)
+    found = measured("affnist-accuracy", run, images=60)
+    with torch.no_grad():
+        scores = load(run.path)(sets.changed.batch(torch.arange(60)).images).scores
+    assert found.value == pytest.approx(100 * (scores.argmax(1) == sets.changed.labels).double().mean().item())
+    assert found.images == 60
+
+
+def test_novel_and_familiar_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = small_run(tmp_path / "toys", data="turntable-azimuth", train_images=100)
+    wanted = measure_viewpoints(load(run.path), *viewpoint_sets("turntable-azimuth"), images_used=100)
+    for measure, sides in (("viewpoint-error", "novel"), ("familiar-error", "familiar")):
+        found = measured(measure, run, images=100)
+        assert (found.value, found.images) == (100 * wanted[f"{sides}_error"], 100)
+        shares = {str(degree): 1 - error / 100 for degree, error in found.details["by_degree"]}
+        assert shares == pytest.approx(wanted["by_degree"][sides])
+
+
+def _glyphs(name: str, split: str) -> MemoryImages:
+    """Upright glyphs by the name of MNIST, moved ones by any other."""
+    upright = load_dataset("glyphs", split)
+    assert isinstance(upright, MemoryImages)
+    if name == "mnist":
+        return upright
+    return MemoryImages(upright.images.roll(5, 3), upright.labels, upright.class_names)
