@@ -55,6 +55,11 @@ def read_result(path: Path) -> CellResult:
 
 
 def find_results(folder: Path, paper: str | None = None) -> Iterator[CellResult]:
-    """All results in a folder ``<paper>/<table>/<cell>-<profile>-seed<k>.json``."""
+    """All results in a folder ``<paper>/<table>/<cell>-<profile>-seed<k>.json``; one that lies elsewhere is refused."""
     for path in sorted(folder.glob(f"{paper or '*'}/*/*-seed*.json")):
-        yield read_result(path)
+        result = read_result(path)
+        name = f"{result.cell}-{result.profile}-seed{result.seed}.json"
+        if path != folder / result.paper / result.table / name:
+            place = f"{result.paper}/{result.table}/{name}"
+            raise TorchcapsError(f"{path} holds the result that belongs to {place}: move it there, or delete it")
+        yield result
