@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 from torchcaps.files import atomic_path
 
@@ -42,7 +42,8 @@ def draw_growth(growth: dict[str, Any], target: Path) -> None:
 
 
 def _draw_times(plot: Axes, axis: dict[str, Any]) -> None:
-    for form, measured in axis["seconds"].items():
+    for form in COLOURS:
+        measured = axis["seconds"][form]
         points = measured["points"]
         middles = [point["median"] for point in points]
         lower = [point["median"] - point["lower_quartile"] for point in points]
@@ -52,7 +53,8 @@ def _draw_times(plot: Axes, axis: dict[str, Any]) -> None:
 
 
 def _draw_bytes(plot: Axes, axis: dict[str, Any]) -> None:
-    for form, measured in axis["bytes"].items():
+    for form in COLOURS:
+        measured = axis["bytes"][form]
         megabytes = [size / 1e6 for size in measured["peak"]]
         label = f"{form}, x^{measured['exponents']['peak']:.2f}"
         plot.plot(axis["values"], megabytes, color=COLOURS[form], marker="o", ms=3, label=label)
@@ -60,9 +62,14 @@ def _draw_bytes(plot: Axes, axis: dict[str, Any]) -> None:
 
 def _finish(plot: Axes, values: list[int]) -> None:
     plot.set(xscale="log", yscale="log")
+    low, high = plot.get_ylim()
+    middle, half = (low * high) ** 0.5, max((high / low) ** 0.5, 10**0.5)
+    plot.set_ylim(middle / half, middle * half)  # a factor of ten at least: a tremor should not look like growth
     plot.xaxis.set_major_locator(FixedLocator(values))
     plot.xaxis.set_minor_locator(NullLocator())
     plot.xaxis.set_major_formatter("{x:.0f}")
-    plot.yaxis.set_minor_formatter(NullFormatter())
+    plot.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    plot.yaxis.set_minor_locator(NullLocator())
+    plot.yaxis.set_major_formatter("{x:g}")
     plot.grid(alpha=0.3)
     plot.legend(frameon=False, fontsize=7)
