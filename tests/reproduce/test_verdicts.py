@@ -109,6 +109,15 @@ def test_one_seed_of_what_is_no_share_is_undecided(tmp_path: Path) -> None:
     assert "no share of images" in found.findings[0].test
 
 
+def test_what_is_counted_needs_no_seeds(tmp_path: Path) -> None:
+    write_made(tmp_path, "table1/a", [101.0], unit="count")
+    write_made(tmp_path, "table1/b", [100.0], unit="count")
+    assert judge(tmp_path, "greater").verdict == "holds"
+    assert judge(tmp_path, "gap").verdict == "holds"
+    write_made(tmp_path, "table1/b", [102.0], unit="count")
+    assert judge(tmp_path, "greater").verdict == "does not hold"
+
+
 def test_seeds_without_spread_fall_back_on_images(tmp_path: Path) -> None:
     """Three times the same count of right images is no proof: an interval without width would decide anything."""
     write_made(tmp_path, "table1/a", [0.0] * 3, images=4000)

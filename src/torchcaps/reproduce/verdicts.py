@@ -20,6 +20,7 @@ from torchcaps.reproduce.spec import Claim, Comparison
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "undecided")
+EXACT = "count"  # the unit of what is counted and not estimated
 SEEDS = 3  # from so many on their spread says how sure a mean is
 
 
@@ -110,6 +111,9 @@ def _bound(comparison: Comparison) -> tuple[float, float]:
 def _interval(weights: Sequence[float], cells: Sequence[Evidence]) -> tuple[Interval | None, str]:
     """The interval of a sum of cells that fits what was measured, and its name in words."""
     samples = [list(cell.values.values()) for cell in cells]
+    if all(cell.results[0].unit == EXACT for cell in cells):
+        centre = sum(weight * sample[0] for weight, sample in zip(weights, samples, strict=True))
+        return Interval(centre, centre, centre), "counted, so nothing is left to chance"
     images = [cell.images for cell in cells]
     spread = any(len(set(sample)) > 1 for sample in samples)
     shares = [count for count in images if count is not None]

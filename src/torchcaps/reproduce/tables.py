@@ -1,0 +1,161 @@
+"""A paper's tables with our numbers in them: rows, columns, both values in every cell, and footnotes."""
+
+from __future__ import annotations
+
+import html
+import statistics
+from dataclasses import dataclass, field
+
+from torchcaps.reproduce.captions import conditions, how_measured, record_of
+from torchcaps.reproduce.evidence import Evidence, PaperEvidence
+from torchcaps.reproduce.intervals import mean_interval
+
+DASH = "—"
+DECIMALS = {"%": 2, "ratio": 3, "nats": 3, "count": 0}
+READING = "mean ± half of the 95 % interval of the mean over seeds (Student's t); without ± one seed"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell as it is printed."""
+
+    ours: str
+    paper: str = ""
+    notes: tuple[int, ...] = ()  # numbers of footnotes
+
+
+@dataclass
+class PrintedTable:
+    """A table as it is printed; a place without a cell is None."""
+
+    columns: list[str]
+    rows: dict[str, list[Entry | None]]
+    caption: str
+    how: list[str]
+    footnotes: list[str] = field(default_factory=list)
+
+    def mark(self, text: str) -> int:
+        """The number of a footnote; what is said twice has one number."""
+        if text not in self.footnotes:
+            self.footnotes.append(text)
+        return self.footnotes.index(text) + 1
+
+
+def build_table(paper: PaperEvidence, name: str) -> PrintedTable | None:
+    """A table or figure of a paper as a table of numbers; None where there is no number to print."""
+    table = paper.spec.tables[name]
+    cells = {cell: paper.cells[f"{name}/{cell}"] for cell in table.cells}
+    shown = [each for each in cells.values() if _has_place(table.kind, each)]
+    columns = list(dict.fromkeys(each.cell.column for each in shown))
+    if not columns:
+        return None
+    caption = f"{conditions(paper.profile, shown)} Ours: {READING}; below it the paper's."
+    printed = PrintedTable([_head(column, shown) for column in columns], {}, caption, how_measured(shown))
+    common = statistics.mode([len(each.results) for each in shown if each.results] or [0])
+    for each in shown:
+        row = printed.rows.setdefault(each.cell.row, [None] * len(columns))
+        row[columns.index(each.cell.column)] = _entry(each, paper, common, printed)
+    return printed
+
+
+def show_number(value: float, unit: str) -> str:
+    """A measured number with as many digits as its unit deserves."""
+    return f"{value:,.{DECIMALS[unit]}f}" if unit in DECIMALS else f"{value:.4g}"
+
+
+def show_published(value: float) -> str:
+    """A number as the paper printed it; large ones in groups of three digits.
+
+    >>> show_published(99.22), show_published(66.0), show_published(13500000)
+    ('99.22', '66', '13,500,000')
+    """
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.10g}"
+
+
+def as_markdown(table: PrintedTable) -> str:
+    """The table in Markdown, with its caption and footnotes below."""
+    lines = [["", *map(markdown_text, table.columns)], ["---", *["---:"] * len(table.columns)]]
+    for row, entries in table.rows.items():
+        lines.append([markdown_text(row), *(_markdown_entry(entry) for entry in entries)])
+    parts = ["\n".join(f"| {' | '.join(line)} |" for line in lines), markdown_text(table.caption)]
+    parts.append("\n".join(f"{k}. {markdown_text(note)}" for k, note in enumerate(table.footnotes, 1)))
+    parts.append("\n".join(f"- {markdown_text(text)}" for text in table.how))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def as_html(table: PrintedTable) -> str:
+    """The table in HTML, with its caption and footnotes below."""
+    head = "".join(f"<th scope='col'>{html.escape(column)}</th>" for column in table.columns)
+    body = "".join(
+        f"<tr><th scope='row'>{html.escape(row)}</th>{''.join(map(_html_entry, entries))}</tr>\n"
+        for row, entries in table.rows.items()
+    )
+    how = "".join(f"<li>{html.escape(text)}</li>" for text in table.how)
+    notes = "".join(f"<li>{html.escape(text)}</li>" for text in table.footnotes)
+    return (
+        f"<div class='table'><table class='paper'><thead><tr><td></td>{head}</tr></thead>\n"
+        f"<tbody>{body}</tbody></table></div>\n"
+        f"<p class='caption'>{html.escape(table.caption)}</p>\n"
+        + (f"<ol class='notes'>{notes}</ol>\n" if notes else "")
+        + (f"<details><summary>How each value is computed</summary><ul>{how}</ul></details>\n" if how else "")
+    )
+
+
+def markdown_text(text: str) -> str:
+    """Text that means nothing to Markdown."""
+    escaped = html.escape(text, quote=False)
+    for sign in "\\|*_`[]":
+        escaped = escaped.replace(sign, f"\\{sign}")
+    return escaped
+
+
+def _has_place(kind: str, each: Evidence) -> bool:
+    """Whether a cell has a number or waits for one; of a figure's cells nobody knows before they are measured."""
+    waits = kind == "table" and each.cell.measure is not None and not each.results
+    return bool(each.values) or each.cell.published is not None or waits
+
+
+def _head(column: str, cells: list[Evidence]) -> str:
+    """A column's name with the unit that all its values have."""
+    records = [record_of(each.cell) for each in cells if each.cell.column == column]
+    units = {record.unit for record in records if record}
+    return f"{column}, {units.pop()}" if len(units) == 1 and units != {"count"} else column
+
+
+def _entry(each: Evidence, paper: PaperEvidence, common: int, printed: PrintedTable) -> Entry:
+    published = show_published(each.cell.published) if each.cell.published is not None else ""
+    notes = [each.cell.note] if each.cell.note else []
+    if each.cell.measure is None:
+        return Entry("cited", published, tuple(map(printed.mark, notes)))
+    if each.outdated:
+        notes.append("Made by earlier settings of this cell; it has not been measured anew.")
+    notes += [f"Failed with seed {result.seed}: {result.error}" for result in each.failures]
+    notes += dict.fromkeys(text for result in each.results for text in result.warnings)
+    values = list(each.values.values())
+    if not values:
+        if paper.profile not in each.cell.profiles:
+            notes.append(f"Not part of profile {paper.profile}.")
+        return Entry(DASH, published, tuple(map(printed.mark, notes)))
+    if len(values) != common:
+        notes.append(f"{len(values)} seed{'s' if len(values) > 1 else ''}.")
+    unit = each.results[0].unit
+    ours = show_number(statistics.fmean(values), unit)
+    if len(values) > 1 and unit != "count":
+        ours += f" ± {show_number(mean_interval(values).half, unit)}"
+    return Entry(ours, published, tuple(dict.fromkeys(map(printed.mark, notes))))
+
+
+def _markdown_entry(entry: Entry | None) -> str:
+    if entry is None:
+        return ""
+    marks = f"<sup>{','.join(map(str, entry.notes))}</sup>" if entry.notes else ""
+    return f"{entry.ours}{marks} (paper {entry.paper})" if entry.paper else entry.ours + marks
+
+
+def _html_entry(entry: Entry | None) -> str:
+    if entry is None:
+        return "<td></td>"
+    marks = f"<sup>{','.join(map(str, entry.notes))}</sup>" if entry.notes else ""
+    paper = f"<small>paper {entry.paper}</small>" if entry.paper else ""
+    kind = " class='open'" if entry.ours in (DASH, "cited") else ""
+    return f"<td{kind}><span>{entry.ours}{marks}</span>{paper}</td>"
