@@ -47,6 +47,18 @@ def die_in_the_middle_of_writing(number: int) -> None:
     checkpoint.save_file = half  # type: ignore[assignment]
 
 
+def kill_before(number: int) -> None:
+    """Let the process die before step NUMBER."""
+    seed_step = loop.seed_step
+
+    def kill_before_step(seed: int, step: int, rank: int) -> None:
+        if step == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        seed_step(seed, step, rank)
+
+    loop.seed_step = kill_before_step
+
+
 def main() -> None:
     folder, moment, number, order = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
     torch.set_num_threads(1)
@@ -54,14 +66,7 @@ def main() -> None:
         generator = torch.Generator().manual_seed(0)
         loop.batch_indices = lambda count, size, seed, step: torch.randperm(count, generator=generator)[:size]
     if moment == "step":
-        seed_step = loop.seed_step
-
-        def kill_before_step(seed: int, step: int, rank: int) -> None:
-            if step == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            seed_step(seed, step, rank)
-
-        loop.seed_step = kill_before_step
+        kill_before(number)
     elif moment == "validation":
         die_at_call(loop, "measure", number)
     elif moment == "between":

@@ -16,6 +16,7 @@ from torchcaps.cli.doctor import doctor
 from torchcaps.cli.evaluate import evaluate
 from torchcaps.cli.explain import explain
 from torchcaps.cli.listings import models, routings
+from torchcaps.cli.reproduce import reproduce
 from torchcaps.cli.train import train
 from torchcaps.errors import TorchcapsError
 
@@ -46,6 +47,7 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(explain)
+app.command()(reproduce)
 app.command()(models)
 app.command()(routings)
 app.command("datasets")(datasets_command)

@@ -44,11 +44,12 @@ def training_sets(config: RunConfig) -> tuple[ImageSet, ImageSet]:
     return training, validation
 
 
-def fit(run: RunFolder) -> Progress:
+def fit(run: RunFolder, *, until: float = math.inf) -> Progress:
     """Train a run from where it stands to its end.
 
     A run that was stopped or killed at any moment goes on from its last checkpoint and ends with the same
-    weights, to the bit, as one that was never stopped.
+    weights, to the bit, as one that was never stopped. At the time ``until`` (seconds since the epoch) it stops by
+    itself, as if somebody had asked for it.
     """
     config = run.config()
     training, validation = training_sets(config)
@@ -134,7 +135,7 @@ def fit(run: RunFolder) -> Progress:
                 means = progress.loss_sum / progress.seen, progress.correct_sum / progress.seen
                 metrics.write(make_line(progress, per_epoch, "train", *means, rate))
                 progress.loss_sum, progress.correct_sum, progress.seen = 0.0, 0, 0
-            if stop():
+            if stop() or time.time() >= until:
                 save()
                 raise Interrupted
             if time.monotonic() - saved_at >= 60 * config.save_minutes:

@@ -1,0 +1,63 @@
+"""torchcaps reproduce"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchcaps.cli import console
+
+if TYPE_CHECKING:
+    from torchcaps.reproduce.runner import Folders
+    from torchcaps.reproduce.work import Work
+
+Out = Annotated[Path, typer.Option(help="Folder of the results.")]
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="Name of a paper, see 'torchcaps papers'; or 'all'.")],
+    table: Annotated[str | None, typer.Argument(help="One of its tables or figures.  [default: all]")] = None,
+    cell: Annotated[str | None, typer.Option(help="Only these cells, names behind commas.")] = None,
+    profile: Annotated[str, typer.Option(help="'laptop': small and short; 'paper': as the paper has it.")] = "laptop",
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.  [default: what each table asks]")] = None,
+    budget: Annotated[str | None, typer.Option(help="Stop after this time, such as 90s, 30m or 2h.")] = None,
+    out: Out = Path("results"),
+    runs: Annotated[Path, typer.Option(help="Folder of the trained runs.")] = Path("runs/reproduce"),
+) -> None:
+    """Reproduce the tables and figures of a paper: train what they need, measure, and print ours beside the paper's.
+
+    What is done is kept: the same command again goes on where it stood. Several of them at once share the work.
+    """
+    from torchcaps.reproduce.choice import checked_profile, chosen_specs, chosen_work
+    from torchcaps.reproduce.durations import parse_duration
+    from torchcaps.reproduce.runner import Call, Folders, failures, work_through
+    from torchcaps.reproduce.summary import count_states
+
+    until = time.time() + parse_duration(budget) if budget else math.inf
+    names = [name.strip() for name in (cell or "").split(",") if name.strip()]
+    works = chosen_work(chosen_specs(paper), checked_profile(profile), table=table, cells=names, seeds=seeds)
+    folders = Folders(out, runs)
+    again = shlex.join(["torchcaps", *sys.argv[1:]])
+    call = Call(folders, until, failures(works, out), console.err.print)
+    with console.resumable(again):
+        work_through(works, call)
+    print_tables(works, folders)
+    states = count_states(works, out)
+    if states["open"]:
+        console.err.print(f"The time is over; everything is saved. {states['open']} are left. Go on with:\n  {again}")
+    if states["failed"]:
+        console.err.print(f"{states['failed']} failed, and are tried again by the same command.")
+        raise typer.Exit(1)
+
+
+def print_tables(works: list[Work], folders: Folders) -> None:
+    from torchcaps.reproduce.summary import COLUMNS, FIGURES, summary_rows
+
+    for title, rows in summary_rows(works, folders.results).items():
+        console.print_table(title, COLUMNS, rows, numbers=FIGURES)

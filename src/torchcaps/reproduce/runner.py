@@ -1,0 +1,172 @@
+"""Work through the cells of tables: train what they need, measure, write the results.
+
+Several runners may work through the same list in the same folders, on one machine or on many: every training and every
+cell is done by exactly one of them. Whatever stops a runner, the next one goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.progress import progress_bar
+from torchcaps.reproduce.cells import measure_cell, record_failure
+from torchcaps.reproduce.locks import TakenError, alone
+from torchcaps.reproduce.results import CellResult, read_result
+from torchcaps.reproduce.trained import trained_run
+from torchcaps.reproduce.work import Work
+from torchcaps.train import Interrupted, RunFolder
+
+LOOK_AGAIN = 2.0  # seconds until what others hold is looked at again
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where results are written, and where runs are trained."""
+
+    results: Path
+    runs: Path
+
+
+def found_result(work: Work, results: Path) -> CellResult | None:
+    """The result of a cell, if it was made with the settings that it has now; its error tells whether it failed."""
+    path = work.result_file(results)
+    if not path.is_file():
+        return None
+    try:
+        result = read_result(path)
+    except TorchcapsError:  # written by another version: it is made anew
+        return None
+    return result if result.fingerprint == work.fingerprint() else None
+
+
+State = Literal["done", "failed", "open"]
+
+
+def state_of(work: Work, results: Path) -> State:
+    """How it stands with a cell."""
+    found = found_result(work, results)
+    return "open" if found is None else "failed" if found.error else "done"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What belongs to one call of the command, for all its workers.
+
+    Args:
+        folders: where.
+        until: seconds since the epoch; nothing is begun after that, and a running training is saved.
+        old_failures: when cells failed that failed before the call: those are tried again, once.
+        announce: is told what happens.
+    """
+
+    folders: Folders
+    until: float = math.inf
+    old_failures: dict[Path, int] = field(default_factory=dict)
+    announce: Callable[[str], None] = lambda text: None
+
+    def is_over(self) -> bool:
+        return time.time() >= self.until
+
+    def is_settled(self, work: Work) -> bool:
+        """Whether a cell is done, or has failed since the call began."""
+        state = state_of(work, self.folders.results)
+        path = work.result_file(self.folders.results)
+        return state == "done" or (state == "failed" and self.old_failures.get(path) != _written_at(path))
+
+
+def failures(works: Iterable[Work], results: Path) -> dict[Path, int]:
+    """The results that say that a cell failed, and when they were written."""
+    failed = [work.result_file(results) for work in works if state_of(work, results) == "failed"]
+    return {path: _written_at(path) for path in failed}
+
+
+def work_through(works: Iterable[Work], call: Call) -> None:
+    """Settle every cell, or as many as the time allows.
+
+    A cell that fails is recorded with its error, and the others go on. What another runner is doing is left to it; the
+    call ends when nothing is left, also not with others. Interrupted if somebody asks to stop.
+    """
+    left = [work for work in works if not call.is_settled(work)]
+    waiting = False
+    with progress_bar("cells", len(left)) as advance:
+        while left and not call.is_over():
+            others = []  # what other runners are doing
+            for work in left:
+                if _settle(work, call):
+                    advance(1)
+                else:
+                    others.append(work)
+            stuck = len(others) == len(left) and not call.is_over()
+            if stuck and not waiting:
+                call.announce(f"waiting for other runners: they hold what {_cells(len(left))} need")
+            if stuck:
+                time.sleep(LOOK_AGAIN)
+            left, waiting = others, stuck
+
+
+def _settle(work: Work, call: Call) -> bool:
+    """Do one cell, unless it is settled; False if something that it needs is taken, or the time is over."""
+    if call.is_over():
+        return False
+    if call.is_settled(work):
+        return True
+    results, runs = call.folders.results, call.folders.runs
+    try:
+        with alone(results, "-".join(work.result_file(results).relative_to(results).with_suffix("").parts)):
+            if call.is_settled(work):  # by a runner that was faster
+                return True
+            try:
+                trained = _train(work, call)
+                result = measure_cell(work, trained, results, runs)
+            except (TakenError, KeyboardInterrupt):
+                raise
+            except Exception as error:  # whatever it is, the other cells must go on
+                result = record_failure(work, error, results, runs)
+            call.announce(_told(work, result))
+            return True
+    except TakenError:
+        return False
+    except KeyboardInterrupt as stop:
+        if call.is_over():
+            return False
+        raise Interrupted from stop
+
+
+def _train(work: Work, call: Call) -> dict[str, RunFolder]:
+    """The runs that a cell needs, by role; the cell's own has the role ''.
+
+    One that another runner holds does not keep this one from training the next.
+    """
+    wanted = {"": work.training, **work.others} if work.training else dict(work.others)
+    trained, taken = {}, None
+    for role, training in wanted.items():
+        assert training is not None
+        try:
+            trained[role] = trained_run(training, call.folders.runs, call.until)
+        except TakenError as error:
+            taken = error
+    if taken:
+        raise taken
+    return trained
+
+
+def _told(work: Work, result: CellResult) -> str:
+    if result.error:
+        return f"{work}: failed: {result.error}"
+    value = "measured" if result.value is None else f"{result.value:.4g} {result.unit}"
+    paper = "" if result.published is None else f" (the paper: {result.published:.4g})"
+    return f"{work}: {value}{paper}"
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell{'s' if count > 1 else ''}"
+
+
+def _written_at(path: Path) -> int:
+    return path.stat().st_mtime_ns

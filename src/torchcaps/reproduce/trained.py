@@ -1,0 +1,36 @@
+"""The run that a training asks for: taken as it is, gone on with, or begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchcaps.evaluate import evaluate_run
+from torchcaps.evaluate.matched import stopped_like
+from torchcaps.reproduce.locks import alone
+from torchcaps.reproduce.work import Training
+from torchcaps.train import RunFolder, fit, new_run
+
+
+def is_trained(training: Training, runs: Path) -> bool:
+    """Whether nothing is left to be done: a run has its result when it is trained and tested."""
+    return RunFolder(training.path(runs)).result_file.is_file()
+
+
+def trained_run(training: Training, runs: Path, until: float) -> RunFolder:
+    """The trained run; whoever needs the same one gets the same one.
+
+    A run that was stopped or killed goes on from its last checkpoint. TakenError if another runner trains it,
+    Interrupted if it is not trained by ``until`` (seconds since the epoch): what was done is saved then.
+    """
+    run = RunFolder(training.path(runs))
+    if is_trained(training, runs):
+        return run
+    baseline = trained_run(Training(training.matched_to), runs, until) if training.matched_to else None
+    with alone(runs, run.path.name):
+        if is_trained(training, runs):  # by a runner that was faster
+            return run
+        if not run.config_file.is_file():
+            new_run(stopped_like(training.config, baseline) if baseline else training.config, run.path)
+        fit(run, until=until)
+        evaluate_run(run)
+    return run

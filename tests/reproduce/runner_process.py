@@ -1,0 +1,25 @@
+"""A runner as a process: python -m tests.reproduce.runner_process FOLDER EPOCHS [STEP]; at STEP it is killed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from tests.reproduce.small import new_call, small_spec, small_work
+from tests.train.killed import kill_before
+from torchcaps.reproduce.runner import work_through
+
+
+def main() -> None:
+    folder, epochs, *step = Path(sys.argv[1]), int(sys.argv[2]), *map(int, sys.argv[3:])
+    torch.set_num_threads(1)
+    if step:
+        kill_before(step[0])
+    works = small_work(spec=small_spec(epochs=epochs))
+    work_through(works, new_call(folder, works))
+
+
+if __name__ == "__main__":
+    main()
