@@ -1,0 +1,171 @@
+"""The papers as data: every table is there, and every name and setting in them means something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchcaps.models import Model
+from torchcaps.reproduce.measures import measures
+from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec, list_papers, load_spec
+from torchcaps.reproduce.work import Training, find_training, plan
+
+TABLES = {
+    "sabour2017": ["table1"],
+    "hinton2018": ["table1", "table2", "fig2", "fig3"],
+    "chen2019": ["table2", "table3", "black-box", "universal-attack"],
+    "choi2019": ["table1", "table2", "table3", "fig3", "fig4"],
+    "yang2021": ["table2", "fig2", "fig3", "fig4"],
+    "gu2021": ["table1", "table2", "table3", "table4", "table5", "fig3", "fig4"],
+}
+# Where the paper counts otherwise: at another size of images, or a layer's couplings in two ways.
+OTHER_COUNTS = {"chen2019 table2 cnn-mnist-parameters": 13_277_970, "chen2019 table2 multi-cifar10-parameters": 751_008}
+
+# Measures that are being written, with their settings.
+PROMISED = {
+    "compactness": {"factor", "images"},
+    "alignment-ratio": {"transformation", "images", "digit"},
+    "alignment-random": {"vectors", "dimensions"},
+    "alignment-cosines": {"factor"},
+    "perturbation-sheet": {"low", "high", "step"},
+    "reconstruction-sheet": set(),
+    "vote-distances": set(),
+    "attack-accuracy": {"attack", "epsilon", "epsilons", "images", "logits"},
+    "targeted-success": {"epsilon", "epsilons", "images", "logits"},
+    "transfer-accuracy": {"epsilon", "images"},
+    "gradient-zeros": {"images"},
+    "universal-accuracy": {"epsilon", "iterations", "images"},
+    "acgan-error": {"epoch", "images"},
+    "step-time-ratio": set(),
+    "epoch-time-ratio": set(),
+}
+
+papers = pytest.mark.parametrize("paper", TABLES)
+profiles = pytest.mark.parametrize("profile", PROFILES)
+
+
+def cells(spec: Spec) -> Iterator[tuple[str, Cell]]:
+    for table, found in spec.tables.items():
+        for name, cell in found.cells.items():
+            yield f"{spec.paper} {table} {name}", cell
+
+
+def built(training: Training) -> Model:
+    with torch.device("meta"):  # shapes only: nothing is allocated
+        return training.config.build_model()
+
+
+def known_settings(measure: str) -> set[str]:
+    return set(measures.get(measure).settings) if measure in measures else PROMISED[measure]
+
+
+def test_every_paper_has_a_spec() -> None:
+    assert set(list_papers()) == set(TABLES)
+
+
+@papers
+def test_every_table_and_figure_is_there(paper: str) -> None:
+    assert list(load_spec(paper).tables) == TABLES[paper]
+
+
+@papers
+def test_every_cell_has_a_place_of_its_own(paper: str) -> None:
+    for table in load_spec(paper).tables.values():
+        places = [(cell.row, cell.column) for cell in table.cells.values()]
+        assert all(row.strip() and column.strip() for row, column in places)
+        assert len(set(places)) == len(places)
+
+
+@papers
+def test_every_measure_is_known_and_takes_its_settings(paper: str) -> None:
+    spec = load_spec(paper)
+    for where, cell in cells(spec):
+        if cell.measure:
+            assert set(cell.settings) <= known_settings(cell.measure), where
+    for table in spec.tables.values():
+        known = {key for cell in table.cells.values() if cell.measure for key in known_settings(cell.measure)}
+        for profile in PROFILES:
+            assert set(table.settings.of(profile)) <= known, table.title
+
+
+@papers
+def test_only_what_is_cited_has_no_measure(paper: str) -> None:
+    for where, cell in cells(load_spec(paper)):
+        if cell.measure is None:
+            assert cell.published is not None and cell.training is None, where
+        if set(cell.profiles) != set(PROFILES):
+            assert cell.note, f"{where}: why can it not be run?"
+
+
+@papers
+@profiles
+def test_every_network_can_be_built(paper: str, profile: Profile) -> None:
+    spec = load_spec(paper)
+    assert plan(spec, profile)
+    for name in spec.trainings:
+        assert built(find_training(spec, name, profile, seed=0)).classes
+
+
+@papers
+def test_every_training_is_used(paper: str) -> None:
+    spec = load_spec(paper)
+    used = {training.matched_to for training in spec.trainings.values()}
+    for _, cell in cells(spec):
+        used |= {cell.training, *cell.others.values()}
+    assert used - {None} == set(spec.trainings)
+
+
+@papers
+def test_networks_are_as_large_as_printed(paper: str) -> None:
+    spec = load_spec(paper)
+    for where, cell in cells(spec):
+        if cell.measure != "parameters" or cell.training is None or cell.published is None:
+            continue
+        model = built(find_training(spec, cell.training, "paper", seed=0))
+        count = sum(parameter.numel() for parameter in model.parameters())
+        if where in OTHER_COUNTS:
+            assert count == OTHER_COUNTS[where]
+        else:
+            assert count == pytest.approx(cell.published, rel=0.035), where
+
+
+@papers
+def test_claims_compare_what_is_measured(paper: str) -> None:
+    spec = load_spec(paper)
+    for name, claim in spec.claims.items():
+        assert claim.statement.endswith(".") and claim.source, name
+        for comparison in claim.comparisons:
+            given = [comparison.greater, comparison.above, comparison.below]
+            assert len([each for each in given if each]) == 1, name
+            for path in sum(comparison.terms(), []):
+                cell = spec.cell(path)
+                assert cell.measure and "laptop" in cell.profiles, f"{name}: {path}"
+
+
+@papers
+def test_papers_state_at_least_five_things(paper: str) -> None:
+    if paper != "sabour2017":
+        assert len(load_spec(paper).claims) >= 5
+
+
+@profiles
+def test_papers_share_what_they_train_alike(profile: Profile) -> None:
+    runs = Path("runs")
+
+    def path(paper: str, name: str) -> Path:
+        return find_training(load_spec(paper), name, profile, seed=0).path(runs)
+
+    assert path("gu2021", "capsnet-k9") == path("choi2019", "capsnet-affnist")
+    assert path("gu2021", "capsnet-mnist") == path("choi2019", "capsnet-mnist-moved") == path("sabour2017", "capsnet")
+
+
+@profiles
+def test_models_of_a_matched_table_stop_at_one_accuracy(profile: Profile) -> None:
+    spec = load_spec("gu2021")
+    matched = [name for name in spec.trainings if name.endswith("-matched")]
+    levels = {find_training(spec, name, profile, seed=0).config.stop_at_accuracy for name in matched}
+    assert len(matched) == 6 and len(levels) == 1 and None not in levels
+    assert profile != "paper" or levels == {0.9922}
