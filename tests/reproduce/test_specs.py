@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,8 @@ def test_every_measure_is_known_and_takes_its_settings(paper: str) -> None:
 def test_only_what_is_cited_has_no_measure(paper: str) -> None:
     for where, cell in cells(load_spec(paper)):
         if cell.measure is None:
-            assert cell.published is not None and cell.training is None, where
+            assert cell.published is not None, where
+            assert cell.training is None, where
         if set(cell.profiles) != set(PROFILES):
             assert cell.note, f"{where}: why can it not be run?"
 
@@ -136,13 +138,15 @@ def test_networks_are_as_large_as_printed(paper: str) -> None:
 def test_claims_compare_what_is_measured(paper: str) -> None:
     spec = load_spec(paper)
     for name, claim in spec.claims.items():
-        assert claim.statement.endswith(".") and claim.source, name
+        assert claim.statement.endswith("."), name
+        assert claim.source, name
         for comparison in claim.comparisons:
             given = [comparison.greater, comparison.above, comparison.below]
             assert len([each for each in given if each]) == 1, name
-            for path in sum(comparison.terms(), []):
+            for path in chain.from_iterable(comparison.terms()):
                 cell = spec.cell(path)
-                assert cell.measure and "laptop" in cell.profiles, f"{name}: {path}"
+                assert cell.measure, f"{name}: {path}"
+                assert "laptop" in cell.profiles, f"{name}: {path}"
 
 
 @papers
@@ -167,5 +171,7 @@ def test_models_of_a_matched_table_stop_at_one_accuracy(profile: Profile) -> Non
     spec = load_spec("gu2021")
     matched = [name for name in spec.trainings if name.endswith("-matched")]
     levels = {find_training(spec, name, profile, seed=0).config.stop_at_accuracy for name in matched}
-    assert len(matched) == 6 and len(levels) == 1 and None not in levels
+    assert len(matched) == 6
+    assert len(levels) == 1
+    assert None not in levels
     assert profile != "paper" or levels == {0.9922}
