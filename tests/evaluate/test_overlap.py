@@ -9,8 +9,8 @@ from torchcaps.data import MemoryImages, load_dataset
 from torchcaps.data.multimnist import OverlaidDigits
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_overlap
-from torchcaps.evaluate.curves import overlap_sheet
 from torchcaps.evaluate.overlap import can_draw_one, overlap_drawings, overlap_set
+from torchcaps.evaluate.sheets import overlap_sheet
 from torchcaps.models import Model, create_model
 
 

@@ -12,12 +12,14 @@ the same way for both (figure 4).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchcaps.analysis.sweeps import class_vectors, sweep
+from torchcaps.errors import unknown_name
 from torchcaps.models import Model
 from torchcaps.progress import Advance
 
@@ -58,7 +60,12 @@ def random_reference(size: int, *, count: int = 5, trials: int = 1000, seed: int
 
 
 def measure_alignment(
-    model: Model, images: Tensor, labels: Tensor, *, advance: Advance = lambda amount: None
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    factors: Iterable[str] = tuple(STEPS),
+    advance: Advance = lambda amount: None,
 ) -> dict[str, Any]:
     """Ratios for each transformation and sign, the cosines of + against -, and the reference of random vectors.
 
@@ -67,15 +74,21 @@ def measure_alignment(
     rest = class_vectors(model, images.unsqueeze(1), labels)  # (B, 1, D)
     ratios: dict[str, Any] = {}
     cosines: dict[str, Any] = {}
-    for factor, steps in STEPS.items():
+    for factor in factors:
+        if factor not in STEPS:
+            raise unknown_name("factor", factor, STEPS)
         vectors, ratios[factor] = {}, {}
-        for sign, values in (("+", steps), ("-", tuple(-value for value in steps))):
+        for sign, values in (("+", STEPS[factor]), ("-", tuple(-value for value in STEPS[factor]))):
             vectors[sign], ratio = align(class_vectors(model, sweep(images, factor, values), labels) - rest)
             ratios[factor][sign] = _summary(ratio, labels)
             advance(len(images))
         cosine = (vectors["+"] * vectors["-"]).sum(1).clamp(-1, 1)
         counts = torch.histc(cosine.cpu(), BINS, -1, 1)
-        cosines[factor] = {"counts": counts.int().tolist(), "same_side": float((cosine > 0).float().mean())}
+        cosines[factor] = {
+            "counts": counts.int().tolist(),
+            "mean": float(cosine.mean()),
+            "same_side": float((cosine > 0).float().mean()),
+        }
     size = rest.shape[2]
     reference = {"own_size": random_reference(size), "paper_size": random_reference(PAPER["random"]["size"])}
     return {"ratio": ratios, "cosine": cosines, "random": reference, "images": len(images), "paper": PAPER}

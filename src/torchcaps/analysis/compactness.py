@@ -16,12 +16,14 @@ another reading: the shares p are averaged over the set first, and the mean is s
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchcaps.analysis.sweeps import FACTORS, class_vectors, strengths, sweep
+from torchcaps.errors import unknown_name
 from torchcaps.models import Model
 from torchcaps.progress import Advance
 
@@ -57,15 +59,23 @@ def divergence(shares: Tensor) -> Tensor:
 
 
 def measure_compactness(
-    model: Model, images: Tensor, labels: Tensor, *, steps: int = 11, advance: Advance = lambda amount: None
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    factors: Sequence[str] = FACTORS,
+    steps: int = 11,
+    advance: Advance = lambda amount: None,
 ) -> dict[str, Any]:
-    """The mean score over the images for each of the six factors, with the paper's.
+    """The mean score over the images for each of the factors, with the paper's for all six.
 
     Shapes: images (B, C, H, W), labels (B,). ``advance`` is told of each finished image and factor.
     """
     scores: dict[str, Any] = {}
     size = 0
-    for factor in FACTORS:
+    for factor in factors:
+        if factor not in FACTORS:
+            raise unknown_name("factor", factor, FACTORS)
         values = strengths(factor, images.shape[3 if factor == "shift_x" else 2], steps)
         vectors = class_vectors(model, sweep(images, factor, values), labels)
         shares, size = variance_shares(vectors), vectors.shape[2]

@@ -45,12 +45,12 @@ def fitting_ranges(model: Model) -> list[str]:
 
 @torch.no_grad()
 def perturb_dimensions(
-    model: Model, image: Tensor, *, paper: str | None = None, reach: float = 0.25, steps: int = 11
+    model: Model, image: Tensor, *, paper: str | Range | None = None, reach: float = 0.25, steps: int = 11
 ) -> Tensor:
     """Reconstructions of one image with each dimension of its winning capsule moved by -reach to +reach.
 
-    The range of sabour2017 is 0.25 in steps of 0.05; ``paper`` names one of RANGES, and takes the place of the other
-    two.
+    The range of sabour2017 is 0.25 in steps of 0.05; ``paper`` is a range, or the name of one of RANGES, and takes the
+    place of the other two.
 
     Shapes: image (C, H, W) to (D, steps, C, H, W).
     """
@@ -59,10 +59,12 @@ def perturb_dimensions(
         raise TorchcapsError(f"{type(model).__name__} has no capsules whose dimensions could be moved")
     winner = int(output.scores.argmax(1))
     size = output.pose.shape[2]
-    if paper is not None:
+    if isinstance(paper, str):
         if paper not in RANGES:
             raise unknown_name("range of perturbation", paper, RANGES)
-        reach, steps = RANGES[paper].arguments(size)
+        paper = RANGES[paper]
+    if paper is not None:
+        reach, steps = paper.arguments(size)
     moves = torch.eye(size).unsqueeze(1) * torch.linspace(-reach, reach, steps).view(1, steps, 1)  # (D, steps, D)
     pose = output.pose.expand(size * steps, -1, -1).clone()
     pose[:, winner] += moves.flatten(0, 1).to(pose)

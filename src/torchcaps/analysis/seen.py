@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
 from torchcaps.analysis.charts import vote_chart
 from torchcaps.analysis.couplings import gets_of_present, shares_itself_out, vote_maps
@@ -15,7 +16,7 @@ from torchcaps.analysis.decoding import draw_with_decoder_of
 from torchcaps.analysis.explanation import Explanation, Material
 from torchcaps.analysis.fields import extents
 from torchcaps.analysis.inspection import inspect_layers
-from torchcaps.analysis.perturbation import RANGES, change_of_drawing, fitting_ranges, perturb_dimensions
+from torchcaps.analysis.perturbation import RANGES, Range, change_of_drawing, fitting_ranges, perturb_dimensions
 from torchcaps.analysis.sheets import image_sheet, map_sheet
 from torchcaps.analysis.votes import vote_histograms
 from torchcaps.errors import TorchcapsError
@@ -26,30 +27,10 @@ HISTOGRAM_IMAGES = 3
 
 def explain_perturbation(material: Material) -> Explanation:
     """Moved dimensions, in the range of each paper that fits the model."""
-    model, shown = material.model, material.shown
     data: dict[str, Any] = {}
     figures = {}
-    for paper in fitting_ranges(model):
-        drawn = [perturb_dimensions(model, image, paper=paper) for image in shown.images]
-        changes = torch.stack([change_of_drawing(each) for each in drawn])  # (K, D)
-        reach, steps = RANGES[paper].arguments(changes.shape[1])
-        moves = [round(move, 6) for move in torch.linspace(-reach, reach, steps).tolist()]
-        best = changes.argmax(1).tolist()
-        if len(drawn) == 1:
-            images, rows = drawn[0], [f"dim {number}" for number in range(changes.shape[1])]
-        else:
-            moved = torch.stack([each[number] for each, number in zip(drawn, best, strict=True)])
-            images = torch.cat([shown.images.unsqueeze(1), moved], 1)
-            rows = [f"{name}: dim {number}" for name, number in zip(shown.names, best, strict=True)]
-        columns = ["image"] * (images.shape[1] - steps) + [f"{move:+.2g}" if move else "0" for move in moves]
-        title = f"range of {paper}: {-reach:.3g} to {reach:.3g}"
-        figures[f"perturbation-{paper}"] = image_sheet(images, rows, columns, title)
-        each_image = [
-            {"image": name, "by_dimension": change} for name, change in zip(shown.names, changes.tolist(), strict=True)
-        ]
-        data[paper] = {"moves": moves, "change": each_image}
-        strongest, change = int(changes.mean(0).argmax()), float(changes.mean(0).max())
-        data[paper] |= {"strongest": strongest, "strongest_change": change}
+    for paper in fitting_ranges(material.model):
+        data[paper], figures[f"perturbation-{paper}"] = perturbation_sheet(material, RANGES[paper], f"range of {paper}")
     words = [f"{each['strongest_change']:.3f} ({paper})" for paper, each in data.items()]
     return Explanation(
         f"the strongest dimension changes a pixel, end to end, by {', '.join(words)}",
@@ -58,6 +39,34 @@ def explain_perturbation(material: Material) -> Explanation:
         data,
         figures,
     )
+
+
+def perturbation_sheet(material: Material, extent: Range, title: str = "range") -> tuple[dict[str, Any], Figure]:
+    """Drawings with a dimension moved over a range: all dimensions of one image, or the strongest of each image.
+
+    With the picture comes, for each image, how much each dimension changes its drawing.
+    """
+    model, shown = material.model, material.shown
+    drawn = [perturb_dimensions(model, image, paper=extent) for image in shown.images]
+    changes = torch.stack([change_of_drawing(each) for each in drawn])  # (K, D)
+    reach, steps = extent.arguments(changes.shape[1])
+    moves = [round(move, 6) for move in torch.linspace(-reach, reach, steps).tolist()]
+    best = changes.argmax(1).tolist()
+    if len(drawn) == 1:
+        images, rows = drawn[0], [f"dim {number}" for number in range(changes.shape[1])]
+    else:
+        moved = torch.stack([each[number] for each, number in zip(drawn, best, strict=True)])
+        images = torch.cat([shown.images.unsqueeze(1), moved], 1)
+        rows = [f"{name}: dim {number}" for name, number in zip(shown.names, best, strict=True)]
+    columns = ["image"] * (images.shape[1] - steps) + [f"{move:+.2g}" if move else "0" for move in moves]
+    by_image = zip(shown.names, changes.tolist(), strict=True)
+    data = {
+        "moves": moves,
+        "change": [{"image": name, "by_dimension": change} for name, change in by_image],
+        "strongest": int(changes.mean(0).argmax()),
+        "strongest_change": float(changes.mean(0).max()),
+    }
+    return data, image_sheet(images, rows, columns, f"{title}: {-reach:.3g} to {reach:.3g}")
 
 
 def explain_decoding(material: Material) -> Explanation:

@@ -54,7 +54,7 @@ class Subject:
             write_out(self.model)
         self.floor = ConvolutionFloor(self.model) if form == "convolutions" else None
         self.network: Any = self.model if self.floor is None else self.floor
-        self.objective: Any = Objective(self.model, resolve(model=net.model, size=net.size))
+        self.objective: Any = Objective(self.model, resolve(model=net.model, size=net.size, **net.objective))
         if form == "compiled":
             # Both are compiled when they are first called, so that what is not measured costs nothing.
             self.objective, self.network = torch.compile(self.objective), torch.compile(self.network)

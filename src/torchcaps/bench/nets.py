@@ -20,8 +20,10 @@ class Net:
         size: ``paper`` or ``laptop``.
         batch: images at a time.
         image_size: height and width; None: those of the paper's images.
+        channels: of the images; None: as many as the paper's have.
         classes: number of classes.
         options: settings of the model.
+        objective: settings of a run that decide what is minimised, where they are not those of the model's recipe.
     """
 
     model: str
@@ -30,12 +32,14 @@ class Net:
     image_size: int | None = None
     classes: int = 10
     options: dict[str, Any] = field(default_factory=dict)
+    channels: int | None = None
+    objective: dict[str, Any] = field(default_factory=dict)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         channels, side, _ = models.get(self.model).image
         side = side if self.image_size is None else self.image_size
-        return channels, side, side
+        return self.channels or channels, side, side
 
     def create(self) -> Model:
         """The model, with the same weights each time."""

@@ -15,7 +15,7 @@ from torchcaps.errors import TorchcapsError
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.")],
     on: Annotated[
-        str | None, typer.Option(help="Tests of robustness behind commas: affnist, multimnist, viewpoint.")
+        str | None, typer.Option(help="Tests of robustness behind commas: affnist, multimnist, acgan, viewpoint.")
     ] = None,
     attack: Annotated[
         str | None, typer.Option(help="Attacks behind commas, such as 'fgsm,bim,pgd,autoattack,square'.")

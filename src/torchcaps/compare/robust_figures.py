@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from torchcaps.analysis.style import Theme
 from torchcaps.compare.figures import Picture, draw
 from torchcaps.compare.job import Comparison
-from torchcaps.evaluate.curves import Results, affine_chart, attack_curves, overlap_sheet
+from torchcaps.evaluate.curves import Results, affine_chart, attack_curves
 from torchcaps.evaluate.overlap import can_draw_one
+from torchcaps.evaluate.sheets import overlap_sheet
 from torchcaps.models import Model
 from torchcaps.train import load
 

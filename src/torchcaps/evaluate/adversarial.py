@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -58,6 +58,7 @@ def attack_model(
     logits: str = STRONGEST,
     budget: int | None = None,
     baseline: Model | None = None,
+    options: Mapping[str, dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Attack a model by each attack at each epsilon: accuracies and warnings, ready to be written as JSON.
 
@@ -71,6 +72,7 @@ def attack_model(
         seed, logits, budget: as in :class:`torchcaps.attacks.Attack`.
         baseline: a plain network trained on the same set, on which transferred images are made and whose gradient
             the model's is compared with.
+        options: settings of attacks by their name, such as ``{"universal": {"iterations": 200}}``.
     """
     records = [attacks.get(name) for name in names]
     for record in records:
@@ -79,10 +81,11 @@ def attack_model(
         if norm not in record.norms:
             raise TorchcapsError(f"attack '{record.name}' knows {' and '.join(record.norms)} only, not {norm}")
     chosen = default_epsilons(model.image_shape[0], norm) if epsilons is None else tuple(epsilons)
-    pixels, labels = _take(model, images, images_used)
+    pixels, labels = first_pixels(model, images, images_used)
     rows = []
     for record in records:
-        built = create_attack(record.name, norm=norm, **({"source": baseline} if record.needs_source else {}))
+        own = (options or {}).get(record.name, {}) | ({"source": baseline} if record.needs_source else {})
+        built = create_attack(record.name, norm=norm, **own)
         for epsilon in chosen:
             start = time.perf_counter()
             result = built(model, pixels, labels, epsilon=epsilon, logits=logits, seed=seed, budget=budget)
@@ -112,7 +115,8 @@ def fast_gradient_curves(
     return attack_model(model, images, ("fgsm", "bim", "targeted-fgsm"), epsilons, **settings)
 
 
-def _take(model: Model, images: ImageSet, count: int | None) -> tuple[Tensor, Tensor]:
+def first_pixels(model: Model, images: ImageSet, count: int | None) -> tuple[Tensor, Tensor]:
+    """The first so many images as the model sees them, None for all, with their labels, where the model is."""
     used = len(images) if count is None else min(count, len(images))
     batch = images.batch(torch.arange(used))
     device = next(model.parameters()).device

@@ -5,10 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchcaps.data import ImageSet, MemoryImages
+from torchcaps.data import ImageSet, MemoryImages, datasets
 from torchcaps.data.geometry import place
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
+
+SMALLEST = 28  # pixels a side: below that digits would be cut off
+
+
+def check_digits(model: Model, data: str, what: str) -> None:
+    """Refuse a model that was trained on something else than MNIST's digits."""
+    if datasets.get(data).folder != "mnist" or model.image_shape[0] != 1 or model.image_shape[1] < SMALLEST:
+        raise TorchcapsError(f"{what} cannot be shown to a model trained on {data}: train on MNIST's digits")
 
 
 def on_canvas(images: Tensor, side: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Curves of robustness: accuracy against epsilon, and against the strength of an affine change."""
+"""Curves of robustness: accuracy against epsilon, an attack's iterations, and the strength of an affine change."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from torchcaps.analysis.style import COLOURS, bare, tiled
+from torchcaps.analysis.style import COLOURS
 from torchcaps.attacks import attacks
-from torchcaps.evaluate.overlap import overlap_drawings, overlap_set
-from torchcaps.models import Model
 
 MARKERS = "osD^vPXd"
 AXES = {  # of the factors of an affine change, in this order
@@ -21,7 +19,6 @@ AXES = {  # of the factors of an affine change, in this order
     "shift_x": "shift to the right, px",
     "shift_y": "shift down, px",
 }
-ROWS = ("image", "digit", "drawn", "digit", "drawn")  # of a sheet of overlaid digits
 
 Results = Mapping[str, Sequence[dict[str, Any]]]  # by label; several seeds are averaged
 
@@ -57,6 +54,45 @@ def attack_curves(results: Results) -> Figure:
     return _finished(figure, grid)
 
 
+def history_curves(results: Results) -> Figure:
+    """Accuracy against the iterations of an attack that learns, an axes for each epsilon.
+
+    Args:
+        results: of :func:`torchcaps.evaluate.attack_model`, by label; some rows have a ``history``.
+    """
+    rows = {
+        label: [row for run in runs for row in run["attacks"] if "history" in row] for label, runs in results.items()
+    }
+    panels = sorted({(row["attack"], row["epsilon"]) for found in rows.values() for row in found})
+    figure, grid = _grid(len(panels))
+    for axes, (attack, epsilon) in zip(grid, panels, strict=True):
+        for number, (label, found) in enumerate(rows.items()):
+            histories = [row["history"] for row in found if (row["attack"], row["epsilon"]) == (attack, epsilon)]
+            if histories:
+                iterations = sorted(map(int, histories[0]))
+                means = [statistics.fmean(each[str(iteration)] for each in histories) for iteration in iterations]
+                _line(axes, number, label, iterations, means)
+        axes.set_title(f"{attack}, epsilon {epsilon:.3g}", fontsize=10)
+        axes.set_xlabel("attack iteration")
+    return _finished(figure, grid)
+
+
+def acgan_chart(results: Results) -> Figure:
+    """Error on what a GAN draws, against the epochs of its training.
+
+    Args:
+        results: of :func:`torchcaps.evaluate.acgan.measure_acgan`, by label.
+    """
+    figure, grid = _grid(1, "error, %")
+    for number, (label, runs) in enumerate(results.items()):
+        epochs = list(runs[0]["error_by_epoch"])
+        means = [statistics.fmean(run["error_by_epoch"][epoch] for run in runs) for epoch in epochs]
+        _line(grid[0], number, label, [int(epoch) for epoch in epochs], means)
+    grid[0].set_xlabel("epoch of the AC-GAN")
+    grid[0].set_xticks([int(epoch) for epoch in epochs])
+    return _finished(figure, grid, limits=None)
+
+
 def affine_chart(results: Results) -> Figure:
     """Accuracy against the strength of each affine factor, an axes for each.
 
@@ -75,21 +111,8 @@ def affine_chart(results: Results) -> Figure:
     return _finished(figure, grid)
 
 
-def overlap_sheet(model: Model, data: str, count: int = 10) -> Figure:
-    """Overlaid digits, and each digit as the model draws it on its own."""
-    pictures = overlap_drawings(model, overlap_set(model, data), count).transpose(0, 1)  # (5, count, C, H, W)
-    figure = Figure(figsize=(0.75 * pictures.shape[1], 0.75 * len(ROWS)))
-    axes = figure.add_subplot()
-    axes.imshow(tiled(pictures))
-    bare(axes)
-    side = pictures.shape[-1] + 2
-    axes.set_yticks([side * (row + 0.5) - 1.5 for row in range(len(ROWS))], ROWS)
-    axes.tick_params(length=0)
-    return figure
-
-
-def _grid(count: int) -> tuple[Figure, list[Any]]:
-    """Axes side by side, at most three in a row, all with the same accuracies upward."""
+def _grid(count: int, upward: str = "accuracy, %") -> tuple[Figure, list[Any]]:
+    """Axes side by side, at most three in a row, all with the same axis upward."""
     columns = 2 if count == 4 else min(3, count)
     rows = -(-count // columns)
     figure = Figure(figsize=(9 if count > 1 else 5, 2.8 * rows + 0.5))
@@ -98,7 +121,7 @@ def _grid(count: int) -> tuple[Figure, list[Any]]:
     for axes in grid[count:]:
         axes.set_axis_off()
     for row in range(rows):
-        grid[row * columns].set_ylabel("accuracy, %")
+        grid[row * columns].set_ylabel(upward)
     return figure, grid[:count]
 
 
@@ -120,9 +143,9 @@ def _line(
     )
 
 
-def _finished(figure: Figure, grid: Sequence[Any]) -> Figure:
+def _finished(figure: Figure, grid: Sequence[Any], limits: tuple[float, float] | None = (-3, 103)) -> Figure:
     for axes in grid:
-        axes.set_ylim(-3, 103)
+        axes.set_ylim(limits)
         axes.grid(alpha=0.6)
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))

@@ -18,23 +18,19 @@ from torchcaps.attacks.sight import steady
 from torchcaps.data import Batch, ImageSet, datasets, load_dataset
 from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.canvas import on_canvas
+from torchcaps.evaluate.canvas import check_digits, on_canvas
 from torchcaps.models import Model, Output
 from torchcaps.progress import progress_bar
 from torchcaps.train.objective import correct
 
 AT_ONCE = 250
-SMALLEST = 28  # pixels a side: below that digits would be cut off
 
 
 def overlap_set(model: Model, data: str) -> ImageSet:
     """The overlaid digits that a model trained on this dataset is tested on."""
     if datasets.get(data).labels_per_image == 2:
         return load_dataset(data, "test")
-    if datasets.get(data).folder != "mnist" or model.image_shape[0] != 1 or model.image_shape[1] < SMALLEST:
-        raise TorchcapsError(
-            f"overlaid digits cannot be shown to a model trained on {data}: train on multimnist, or on MNIST's digits"
-        )
+    check_digits(model, data, "overlaid digits")
     return load_dataset("multimnist", "test")
 
 

@@ -12,8 +12,10 @@ from torchcaps.attacks.norms import choose_norm
 from torchcaps.data import datasets
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.evaluate.acgan import SIZES, measure_acgan
 from torchcaps.evaluate.adversarial import IMAGES, attack_model
 from torchcaps.evaluate.affine import affine_sets, measure_affine
+from torchcaps.evaluate.canvas import check_digits
 from torchcaps.evaluate.clean import test_images
 from torchcaps.evaluate.overlap import measure_overlap, overlap_set
 from torchcaps.evaluate.viewpoint import measure_viewpoints, viewpoint_sets
@@ -45,9 +47,15 @@ def _viewpoint(model: Model, data: str, images_used: int | None) -> dict[str, An
     return measure_viewpoints(model, *viewpoint_sets(data), images_used=images_used)
 
 
+def _acgan(model: Model, data: str, images_used: int | None) -> dict[str, Any]:
+    check_digits(model, data, "drawn digits")
+    return measure_acgan(model, SIZES["laptop"], images_used=images_used)
+
+
 protocols: Registry[Protocol] = Registry("test")
 protocols.add(Protocol("affnist", "digits under affine change, and each factor alone", "gu2021", _affine))
 protocols.add(Protocol("multimnist", "two overlaid digits, each drawn on its own", "sabour2017", _overlap))
+protocols.add(Protocol("acgan", "digits that a GAN draws, after each epoch of its training", "chen2019", _acgan))
 protocols.add(Protocol("viewpoint", "things from sides not seen in training", "hinton2018", _viewpoint))
 
 

@@ -69,6 +69,8 @@ def _attack_lines(attacked: dict[str, Any], epsilons: Sequence[float]) -> list[l
 def _test_lines(name: str, result: dict[str, Any]) -> list[list[str]]:
     if "novel_error" in result:
         return [[f"{name}, {kind}", _percent(1 - result[f"{kind}_error"])] for kind in ("familiar", "novel")]
+    if "error_by_epoch" in result:
+        return [[f"{name}, epoch {epoch}", _percent(1 - error)] for epoch, error in result["error_by_epoch"].items()]
     return [[result["name"], _percent(result["accuracy"])]]
 
 

@@ -2,7 +2,11 @@
 
 from torchcaps.reproduce.measures import (  # noqa: F401  (each registers its measures)
     affine,
+    attacked,
+    capsules,
     clean,
+    generated,
+    timed,
 )
 from torchcaps.reproduce.measures.registry import Measured, MeasureRecord, Subject, measures
 

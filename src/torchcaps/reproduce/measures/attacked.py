@@ -1,0 +1,132 @@
+"""Accuracy under attack, always with the warnings of the sanity checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchcaps.attacks import STRONGEST
+from torchcaps.errors import TorchcapsError
+from torchcaps.evaluate import attack_model
+from torchcaps.evaluate.adversarial import IMAGES, first_pixels
+from torchcaps.evaluate.clean import test_images
+from torchcaps.evaluate.sanity import check_gradient, measure_gradient
+from torchcaps.models import Model
+from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
+from torchcaps.train import load
+
+Row = dict[str, Any]
+
+
+@measure_named("attack-accuracy", "%", "accuracy on the first test images under an attack that sees the network")
+def attack_accuracy(
+    subject: Subject,
+    attack: str = "fgsm",
+    epsilon: float | None = None,
+    epsilons: Sequence[float] | None = None,
+    images: int = IMAGES,
+    logits: str = STRONGEST,
+) -> Measured:
+    """hinton2018, section 6 and figure 3."""
+    return _attacked(subject, attack, _chosen(epsilon, epsilons), images, logits, lambda row: row["accuracy"])
+
+
+@measure_named(
+    "targeted-success",
+    "%",
+    "share of pairs of a test image and a wrong class in which targeted FGSM reaches that class",
+)
+def targeted_success(
+    subject: Subject,
+    epsilon: float | None = None,
+    epsilons: Sequence[float] | None = None,
+    images: int = IMAGES,
+    logits: str = STRONGEST,
+) -> Measured:
+    """hinton2018, section 6 and figure 3, right."""
+    wanted = _chosen(epsilon, epsilons)
+    return _attacked(subject, "targeted-fgsm", wanted, images, logits, lambda row: row["target_success"])
+
+
+@measure_named(
+    "transfer-accuracy", "%", "accuracy on the first test images after FGSM on another network, which was trained alike"
+)
+def transfer_accuracy(
+    subject: Subject, epsilon: float | None = None, epsilons: Sequence[float] | None = None, images: int = IMAGES
+) -> Measured:
+    """chen2019, section 4.3; hinton2018, section 6."""
+    run = subject.run
+    if "source" not in subject.others:
+        raise TorchcapsError(f"a transferred attack on {run.path.name} needs a training in the role 'source'")
+    wanted = _chosen(epsilon, epsilons)
+    return _attacked(subject, "transfer", wanted, images, STRONGEST, lambda row: row["accuracy"])
+
+
+@measure_named(
+    "universal-accuracy",
+    "%",
+    "accuracy on the first test images with one perturbation added to all, drawn by a generator after its last step",
+)
+def universal_accuracy(subject: Subject, epsilon: float = 0.3, iterations: int = 120, images: int = IMAGES) -> Measured:
+    """chen2019, section 4.4 and supplement 6.2; ``curve`` is the accuracy by the steps of the generator."""
+    model = load(subject.run.path)
+    options = {"universal": {"iterations": iterations}}
+    result = _attack(subject, model, "universal", (epsilon,), images, STRONGEST, options)
+    row = result["attacks"][0]
+    curve = [[int(iteration), 100 * share] for iteration, share in row["history"].items()]
+    details = {"curve": curve, "clean_accuracy": 100 * result["clean_accuracy"]}
+    return Measured(100 * row["accuracy"], result["images"], details, _warnings(result))
+
+
+@measure_named("gradient-zeros", "%", "share of exact zeros in the gradient of the cross-entropy by the pixels")
+def gradient_zeros(subject: Subject, images: int = IMAGES, logits: str = STRONGEST) -> Measured:
+    """hinton2018, section 6."""
+    model = load(subject.run.path)
+    found = measure_gradient(model, *first_pixels(model, test_images(subject.run.config()), images), logits)
+    warned = check_gradient(found)
+    details = {"norm": found.norm, "images_without_gradient": 100 * found.blind}
+    return Measured(100 * found.zeros, details=details, warnings=(warned.message,) if warned else ())
+
+
+def _attacked(
+    subject: Subject, attack: str, epsilons: Sequence[float], images: int, logits: str, read: Callable[[Row], float]
+) -> Measured:
+    """The share at an epsilon, or a curve over several."""
+    result = _attack(subject, load(subject.run.path), attack, epsilons, images, logits)
+    curve = [[row["epsilon"], 100 * read(row)] for row in result["attacks"]]
+    details = {"curve": curve, "clean_accuracy": 100 * result["clean_accuracy"], "gradient": result["gradient"]}
+    value, count = (curve[0][1], result["images"]) if len(curve) == 1 else (None, None)
+    return Measured(value, count, details, _warnings(result))
+
+
+def _attack(
+    subject: Subject,
+    model: Model,
+    attack: str,
+    epsilons: Sequence[float],
+    images: int,
+    logits: str,
+    options: dict[str, Row] | None = None,
+) -> Row:
+    source = subject.others.get("source")
+    return attack_model(
+        model,
+        test_images(subject.run.config()),
+        (attack,),
+        epsilons,
+        images_used=images,
+        seed=subject.seed,
+        logits=logits,
+        baseline=load(source.path) if source else None,
+        options=options,
+    )
+
+
+def _chosen(epsilon: float | None, epsilons: Sequence[float] | None) -> tuple[float, ...]:
+    if (epsilon is None) == (epsilons is None):
+        raise TorchcapsError("an attack needs either one 'epsilon' or a list of 'epsilons', in pixels of [0, 1]")
+    return tuple(epsilons) if epsilons else (float(epsilon or 0),)
+
+
+def _warnings(result: Row) -> tuple[str, ...]:
+    return tuple(f"{warned['name']}: {warned['message']}" for warned in result["sanity"])

@@ -1,0 +1,77 @@
+"""Time of training, as a ratio to that of another network: both take turns on one thread."""
+
+from __future__ import annotations
+
+from torchcaps.bench.nets import Net
+from torchcaps.bench.steps import take_turns
+from torchcaps.bench.timing import Budget, ratio, summary, threads
+from torchcaps.errors import TorchcapsError
+from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
+from torchcaps.train import RunConfig, RunFolder, training_sets
+from torchcaps.train.order import steps_per_epoch
+
+BUDGET = Budget()
+
+
+@measure_named(
+    "step-time-ratio",
+    "ratio",
+    "median over rounds of the time of a training step as a share of the other network's, each with its own batch",
+)
+def step_time_ratio(subject: Subject) -> Measured:
+    """yang2021, figure 4."""
+    return _timed(*_configs(subject), (1, 1))
+
+
+@measure_named(
+    "epoch-time-ratio",
+    "ratio",
+    "the ratio of the time of a training step, times that of the number of steps in an epoch",
+)
+def epoch_time_ratio(subject: Subject) -> Measured:
+    """choi2019, Table 1."""
+    own, other = _configs(subject)
+    counts = [steps_per_epoch(len(training_sets(config)[0]), config.batch_size) for config in (own, other)]
+    return _timed(own, other, (counts[0], counts[1]))
+
+
+def _configs(subject: Subject) -> tuple[RunConfig, RunConfig]:
+    run: RunFolder = subject.run
+    if "baseline" not in subject.others:
+        raise TorchcapsError(f"the time of {run.path.name} is a share of another's: name it in the role 'baseline'")
+    return run.config(), subject.others["baseline"].config()
+
+
+def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measured:
+    """The ratio of two networks, each with so many steps."""
+    nets = {"own": _net(own), "baseline": _net(other)}
+    with threads(1):
+        seconds = take_turns({name: (net, "torchcaps") for name, net in nets.items()}, "training", BUDGET)
+    factor, found = steps[0] / steps[1], ratio(seconds, "own", "baseline")
+    details = {
+        "step_seconds": {name: summary(values) for name, values in seconds.items()},
+        "step_ratio": found,
+        "steps": dict(zip(nets, steps, strict=True)),
+        "batch": {name: net.batch for name, net in nets.items()},
+    }
+    return Measured(factor * found["median"], details=details)
+
+
+def _net(config: RunConfig) -> Net:
+    """What a run trains, for a clock: random images of the same shape."""
+    channels, side, _ = config.image_shape
+    minimised = {
+        "loss": config.loss,
+        "reconstruction": config.reconstruction,
+        "reconstruction_weight": config.reconstruction_weight,
+    }
+    return Net(
+        config.model,
+        config.size,
+        config.batch_size,
+        side,
+        len(config.class_names),
+        dict(config.options),
+        channels,
+        minimised,
+    )
