@@ -22,13 +22,15 @@ MAY_USE = {
     "analysis": {"functional", "routing", "layers", "models", "data"},
     "attacks": {"functional", "models", "data"},
     "train": {"models", "losses", "data", "routing"},
+    "pretrained": {"models", "train"},
     "testing": {"functional", "routing", "layers", "models", "losses"},
     "plugins": set(),
     "evaluate": {"train", "attacks", "analysis", "models", "data"},
     "compare": {"evaluate", "train", "attacks", "analysis", "models", "data"},
     "bench": {"train", "losses", "data", "models", "layers", "routing", "kernels", "functional"},
     "reproduce": {"bench", "compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
-    "demo": {"reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
+    "demo": {"reproduce", "pretrained", "evaluate", "train", "attacks", "analysis", "models", "layers", "routing"}
+    | {"data", "__version__"},
     "cli": {"demo", "reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data", "routing"}
     | {"bench", "losses", "plugins", "__version__"},
 }

@@ -9,7 +9,8 @@ from torchcaps.runtime import tune_process
 
 if TYPE_CHECKING:
     from torchcaps.data import load_dataset
-    from torchcaps.models import Model, Output, create_model, list_models
+    from torchcaps.models import Model, Output, list_models
+    from torchcaps.pretrained import create_model, list_pretrained
     from torchcaps.train import load
 
 __version__ = "0.1.0"
@@ -19,6 +20,7 @@ __all__ = [
     "TorchcapsError",
     "create_model",
     "list_models",
+    "list_pretrained",
     "load",
     "load_dataset",
 ]
@@ -27,8 +29,9 @@ __all__ = [
 _LAZY = {
     "Model": "torchcaps.models",
     "Output": "torchcaps.models",
-    "create_model": "torchcaps.models",
+    "create_model": "torchcaps.pretrained.create",
     "list_models": "torchcaps.models",
+    "list_pretrained": "torchcaps.pretrained.cards",
     "load": "torchcaps.train",
     "load_dataset": "torchcaps.data",
 }

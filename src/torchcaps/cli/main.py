@@ -12,11 +12,15 @@ from torchcaps.cli import console
 from torchcaps.cli.bench import bench_app
 from torchcaps.cli.compare import compare
 from torchcaps.cli.data import data_app, datasets_command
+from torchcaps.cli.demo import demo
 from torchcaps.cli.doctor import doctor
 from torchcaps.cli.evaluate import evaluate
 from torchcaps.cli.explain import explain
 from torchcaps.cli.listings import models, routings
+from torchcaps.cli.papers import papers
+from torchcaps.cli.report import report
 from torchcaps.cli.reproduce import reproduce
+from torchcaps.cli.serve import serve
 from torchcaps.cli.train import train
 from torchcaps.errors import TorchcapsError
 
@@ -47,7 +51,11 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(explain)
+app.command()(demo)
+app.command()(serve)
 app.command()(reproduce)
+app.command()(report)
+app.command()(papers)
 app.command()(models)
 app.command()(routings)
 app.command("datasets")(datasets_command)

@@ -1,0 +1,92 @@
+"""Make ready weights of a trained run: python scripts/bundle_weights.py RUN TAG [--into FOLDER]
+
+Writes ``<model>-<tag>/`` with config.yaml, weights.safetensors in half precision and card.json, whose test accuracy is
+measured from the stored weights. A few test images of the dataset go beside it, for where the dataset is not at hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from torchcaps.data import datasets
+from torchcaps.errors import TorchcapsError
+from torchcaps.evaluate.clean import test_images
+from torchcaps.files import atomic_path, make_folder, read_json, write_json, write_text
+from torchcaps.pretrained.cards import ROOT, Card
+from torchcaps.pretrained.load import WEIGHTS, file_hash, load_pretrained
+from torchcaps.pretrained.samples import samples_file
+from torchcaps.train import RunConfig, RunFolder, load, measure, open_run
+
+SAMPLES = 40  # images, as many of each class
+LOOKED_AT = 1000  # test images among which they are found
+
+
+def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
+    """Write the folder of a network and return its card."""
+    config = run.config()
+    model = load(run.path)
+    folder = make_folder(root / f"{config.model}-{tag}")
+    half = {
+        f"model.{name}": (value.half() if value.is_floating_point() else value).contiguous()
+        for name, value in model.state_dict().items()
+    }
+    if not all(bool(value.isfinite().all()) for value in half.values()):
+        raise TorchcapsError(f"{run.path} has weights beyond what half precision can hold: they cannot be bundled")
+    with atomic_path(folder / WEIGHTS) as temporary:
+        save_file(half, temporary)
+    write_text(folder / "config.yaml", run.config_file.read_text(encoding="utf-8"))
+    card = Card(
+        model=config.model,
+        tag=tag,
+        data=config.data,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        test_accuracy=0.0,
+        test_images=0,
+        selection_split=config.stop_on,
+        sha256=file_hash(folder / WEIGHTS),
+        training=read_json(run.path / "environment.json"),
+        licence=datasets.get(config.data).licence,
+    )
+    measured = measure(load_pretrained(card, root), test_images(config))
+    card = card.model_copy(update={"test_accuracy": measured.accuracy, "test_images": measured.images})
+    write_samples(config, root)
+    write_json(folder / "card.json", card.model_dump(mode="json"))
+    return card
+
+
+def write_samples(config: RunConfig, root: Path) -> None:
+    """Keep the first test images, as many of each class where images have one label."""
+    images = test_images(config)
+    batch = images.batch(torch.arange(min(LOOKED_AT, len(images))))
+    if batch.labels.ndim == 1:
+        each = SAMPLES // len(config.class_names)
+        chosen = torch.cat([(batch.labels == label).nonzero()[:each, 0] for label in range(len(config.class_names))])
+    else:
+        chosen = torch.arange(SAMPLES)
+    target = samples_file(config.data, root)
+    make_folder(target.parent)
+    pixels = batch.images[chosen].mul(255).round().to(torch.uint8)
+    with atomic_path(target) as temporary:
+        save_file({"images": pixels, "labels": batch.labels[chosen].contiguous()}, temporary)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("tag")
+    parser.add_argument("--into", type=Path, default=ROOT)
+    given = parser.parse_args()
+    try:
+        card = bundle(open_run(given.run), given.tag, given.into)
+    except TorchcapsError as error:
+        sys.exit(f"Error: {error}")
+    print(f"{card.name}: {card.test_accuracy:.2%} of {card.test_images} test images, {card.parameters:,} parameters")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""torchcaps serve"""
+
+from __future__ import annotations
+
+import socket
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchcaps.cli import console
+from torchcaps.cli.settings import Plugin
+from torchcaps.errors import TorchcapsError
+
+if TYPE_CHECKING:
+    from torchcaps.demo.served import Served
+
+Runs = Annotated[list[Path] | None, typer.Argument(help="Folders of trained runs.  [default: shipped networks]")]
+Host = Annotated[str, typer.Option(help="Address to listen on; others can reach it only if you name one of theirs.")]
+Port = Annotated[int, typer.Option(help="0 takes any that is free.", min=0, max=65535)]
+
+
+def serve(runs: Runs = None, host: Host = "127.0.0.1", port: Port = 8378, plugin: Plugin = None) -> None:
+    """Answer questions about models over HTTP: the service of 'torchcaps demo' without the page."""
+    served = open_models(runs)
+    from torchcaps.demo.app import create_app
+    from torchcaps.demo.run import allowed_hosts, listen, share_cores
+    from torchcaps.demo.run import serve as serve_app
+
+    listening = listen(host, port)
+    app = create_app(served, page=False, hosts=allowed_hosts(host))
+    share_cores(len(served))
+    address = announce(listening, host)
+    serve_app(
+        app,
+        listening,
+        started=lambda: console.out.print(f"Service: {address}/api/predict\nDocumentation: {address}/docs"),
+    )
+
+
+def open_models(runs: list[Path] | None) -> list[Served]:
+    """The models that were named, or those that come with the package."""
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        raise TorchcapsError("this command needs fastapi and uvicorn: pip install 'torchcaps[demo]'")
+    from torchcaps.demo.served import open_runs, open_shipped
+
+    return open_runs(runs) if runs else open_shipped()
+
+
+def announce(listening: socket.socket, host: str) -> str:
+    """The address that a browser takes."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"

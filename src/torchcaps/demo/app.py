@@ -1,0 +1,168 @@
+"""The HTTP service: its paths, its documentation, and how mistakes are answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from torchcaps import __version__
+from torchcaps.demo.guard import Guard
+from torchcaps.demo.metrics import Metrics
+from torchcaps.demo.pages import add_docs, add_page
+from torchcaps.demo.results import PaperResults, read_results
+from torchcaps.demo.schemas import (
+    LONGEST_SIDE,
+    Attacked,
+    AttackQuestion,
+    Drawing,
+    DrawQuestion,
+    LabelledQuestion,
+    ModelInfo,
+    ModelName,
+    Prediction,
+    Problem,
+    Question,
+    Routing,
+    SampleImages,
+)
+from torchcaps.demo.served import Served
+from torchcaps.demo.service import Service, UnknownModelError
+from torchcaps.demo.worker import Busy
+from torchcaps.errors import TorchcapsError
+
+ABOUT = "Ask capsule networks: what they see in an image, where their votes went, what their capsules draw."
+IMAGE_FORMS = (
+    f"give 8 to {LONGEST_SIDE} rows of as many pixels in [0, 1], or one to three such planes, "
+    "or a picture file in base64"
+)
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "The body is not JSON."},
+    404: {"model": Problem, "description": "There is no such model."},
+    408: {"model": Problem, "description": "The request did not arrive in time."},
+    413: {"model": Problem, "description": "The request is too large."},
+    422: {"model": Problem, "description": "Something in the request is out of range or does not fit the model."},
+    503: {"model": Problem, "description": "Too many requests are waiting, or this one took too long: come again."},
+}
+
+
+def create_app(
+    served: list[Served], *, page: bool = True, results: Path | None = None, hosts: Iterable[str] | None = None
+) -> FastAPI:
+    """The service for these models.
+
+    Args:
+        served: the models.
+        page: also serve the page that people look at.
+        results: a folder of reproduced results, which the page shows.
+        hosts: names by which the service may be called; None: any.
+    """
+    service, metrics = Service(served), Metrics()
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(service.warm_up())
+        yield
+        warming.cancel()
+        service.stop()
+
+    app = FastAPI(
+        title="torchcaps",
+        description=ABOUT,
+        version=__version__,
+        docs_url=None,  # FastAPI's own pages load their scripts from another host
+        redoc_url=None,
+        lifespan=life,
+        responses=PROBLEMS,
+    )
+    add_answers(app, service)
+    add_state(app, service, metrics)
+    add_problems(app)
+    add_docs(app)
+    if page:
+        add_page(app)
+
+        @app.get("/api/results", summary="The reproduction in the folder")
+        async def show_results() -> list[PaperResults]:
+            return await asyncio.to_thread(read_results, results) if results else []
+
+    paths = [route.path for route in app.routes if hasattr(route, "path")]
+    app.add_middleware(Guard, metrics=metrics, paths=paths, hosts=hosts)
+    return app
+
+
+def add_answers(app: FastAPI, service: Service) -> None:
+    """The questions that can be asked."""
+
+    @app.get("/api/models", summary="The models that are served")
+    async def list_models() -> list[ModelInfo]:
+        return [each.info for each in service.served.values()]
+
+    @app.get("/api/samples", summary="Test images of a model's dataset")
+    async def samples(model: ModelName) -> SampleImages:
+        return await service.samples(model)
+
+    @app.post("/api/predict", summary="What a model sees in an image")
+    async def predict(question: Question) -> Prediction:
+        return await service.predict(question)
+
+    @app.post("/api/reconstruct", summary="What the decoder draws of a pose")
+    async def reconstruct(question: DrawQuestion) -> Drawing:
+        return await service.draw(question)
+
+    @app.post("/api/routing", summary="Which places voted for a class, iteration by iteration")
+    async def routing(question: LabelledQuestion) -> Routing:
+        return await service.follow(question)
+
+    @app.post("/api/attack", summary="Change an image until the answer is wrong")
+    async def attack(question: AttackQuestion) -> Attacked:
+        return await service.attack(question)
+
+
+def add_state(app: FastAPI, service: Service, metrics: Metrics) -> None:
+    """How the service is."""
+
+    @app.get("/health", summary="Whether the service is alive")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/metrics", summary="Counters for Prometheus", response_class=PlainTextResponse)
+    async def show_metrics() -> str:
+        return metrics.text(service.workers)
+
+
+def add_problems(app: FastAPI) -> None:
+    """Mistakes become one sentence; nothing of a request is repeated that could not be written as text."""
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:]) or "body"
+        said = first["msg"]
+        if where.startswith("image"):  # one of three forms: which of them was meant, nobody knows
+            where, said = "image", IMAGE_FORMS
+        return problem(422, f"{where}: {said}".encode("utf-8", "replace").decode())
+
+    @app.exception_handler(TorchcapsError)
+    async def mistaken(_: Request, error: TorchcapsError) -> JSONResponse:
+        return problem(404 if isinstance(error, UnknownModelError) else 422, str(error))
+
+    @app.exception_handler(Busy)
+    async def busy(_: Request, __: Busy) -> JSONResponse:
+        return problem(503, "too many requests are waiting: come again in a second")
+
+    @app.exception_handler(TimeoutError)
+    async def late(_: Request, __: TimeoutError) -> JSONResponse:
+        return problem(503, "the answer took too long: come again in a second")
+
+
+def problem(status: int, sentence: str) -> JSONResponse:
+    """An answer that says why there is none."""
+    headers = {"retry-after": "1"} if status == 503 else {}
+    return JSONResponse({"detail": sentence}, status_code=status, headers=headers)

@@ -1,0 +1,108 @@
+"""A model as the service knows it: what it is, and where its test images come from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from torchcaps.analysis.perturbation import RANGES, fitting_ranges
+from torchcaps.data import datasets, load_dataset
+from torchcaps.data.base import as_floats
+from torchcaps.demo.picture import as_pictures
+from torchcaps.demo.schemas import ModelInfo, SampleImages
+from torchcaps.errors import TorchcapsError
+from torchcaps.files import read_json
+from torchcaps.layers import CapsuleLayer
+from torchcaps.models import Model, models
+from torchcaps.pretrained import Card, list_pretrained, load_samples
+from torchcaps.pretrained.cards import ROOT
+from torchcaps.pretrained.load import load_pretrained
+from torchcaps.train import RunConfig, RunFolder, load, open_run
+
+SAMPLES = 40
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model with its name in the service and its settings."""
+
+    name: str
+    model: Model
+    config: RunConfig
+    test_accuracy: float | None = None
+
+    @cached_property
+    def info(self) -> ModelInfo:
+        """What the service tells about it."""
+        with torch.no_grad():
+            pose = self.model(torch.zeros(1, *self.model.image_shape)).pose
+        size = None if pose is None else pose.shape[2]
+        return ModelInfo(
+            name=self.name,
+            model=self.config.model,
+            size=self.config.size,
+            data=self.config.data,
+            image_shape=list(self.model.image_shape),
+            class_names=list(self.config.class_names),
+            labels_per_image=labels_per_image(self.config.data),
+            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
+            test_accuracy=self.test_accuracy,
+            pose_size=size,
+            routes=any(isinstance(module, CapsuleLayer) for module in self.model.modules()),
+            draws=self.model.decoder is not None and pose is not None,
+            reach=self._reach(size or 1),
+        )
+
+    def _reach(self, size: int) -> float:
+        """How far its own paper moves a number of a capsule; sabour2017's range, where its paper has none."""
+        fitting, paper = fitting_ranges(self.model), models.get(self.config.model).paper
+        own = [name for name in ("gu2021-units", paper, "sabour2017") if name in fitting]
+        return RANGES[own[0]].arguments(size)[0]
+
+    @cached_property
+    def samples(self) -> SampleImages:
+        """Some test images: those that are shipped, else from the dataset itself."""
+        shipped = load_samples(self.config.data)
+        if shipped is not None:
+            images, labels = as_floats(shipped.images), shipped.labels
+        else:
+            whole = load_dataset(self.config.data, "test")
+            batch = whole.batch(torch.arange(min(SAMPLES, len(whole))))
+            images, labels = batch.images, batch.labels
+        return SampleImages(images=as_pictures(images), labels=labels.view(len(labels), -1).tolist())
+
+
+def labels_per_image(data: str) -> int:
+    """How many things a dataset has in one image; one, where the dataset is not here to ask."""
+    try:
+        return datasets.get(data).labels_per_image
+    except TorchcapsError:
+        return 1
+
+
+def open_shipped() -> list[Served]:
+    """All networks that come with the package."""
+    return [_open_card(card) for card in list_pretrained()]
+
+
+def open_runs(paths: list[Path]) -> list[Served]:
+    """The models of a user's runs, each by its folder's name."""
+    runs = [open_run(path) for path in paths]
+    names = [re.sub(r"[^A-Za-z0-9._-]", "-", run.path.resolve().name)[-100:] for run in runs]
+    for name in names:
+        if names.count(name) > 1:
+            raise TorchcapsError(f"two runs have folders called '{name}': rename one of them")
+    return [_open_run(run, name) for run, name in zip(runs, names, strict=True)]
+
+
+def _open_card(card: Card) -> Served:
+    return Served(card.name, load_pretrained(card), RunFolder(ROOT / card.name).config(), card.test_accuracy)
+
+
+def _open_run(run: RunFolder, name: str) -> Served:
+    accuracy = read_json(run.result_file).get("test_accuracy") if run.result_file.is_file() else None
+    return Served(name, load(run.path), run.config(), accuracy)
