@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torchcaps.reproduce.work import Work
 
 Out = Annotated[Path, typer.Option(help="Folder of the results.")]
+Runs = Annotated[Path, typer.Option(help="Folder of the trained runs.")]
 
 
 def reproduce(
@@ -27,8 +28,11 @@ def reproduce(
     profile: Annotated[str, typer.Option(help="'laptop': small and short; 'paper': as the paper has it.")] = "laptop",
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.  [default: what each table asks]")] = None,
     budget: Annotated[str | None, typer.Option(help="Stop after this time, such as 90s, 30m or 2h.")] = None,
+    engine: Annotated[str, typer.Option(help="'local', or 'slurm' for jobs of a cluster.")] = "local",
+    jobs: Annotated[int, typer.Option(min=1, help="How many workers share the work.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan and how long it will take.")] = False,
     out: Out = Path("results"),
-    runs: Annotated[Path, typer.Option(help="Folder of the trained runs.")] = Path("runs/reproduce"),
+    runs: Runs = Path("runs/reproduce"),
 ) -> None:
     """Reproduce the tables and figures of a paper: train what they need, measure, and print ours beside the paper's.
 
@@ -36,17 +40,21 @@ def reproduce(
     """
     from torchcaps.reproduce.choice import checked_profile, chosen_specs, chosen_work
     from torchcaps.reproduce.durations import parse_duration
-    from torchcaps.reproduce.runner import Call, Folders, failures, work_through
+    from torchcaps.reproduce.engines import run_on
+    from torchcaps.reproduce.runner import Call, Folders, failures
     from torchcaps.reproduce.summary import count_states
 
     until = time.time() + parse_duration(budget) if budget else math.inf
     names = [name.strip() for name in (cell or "").split(",") if name.strip()]
     works = chosen_work(chosen_specs(paper), checked_profile(profile), table=table, cells=names, seeds=seeds)
     folders = Folders(out, runs)
+    if dry_run:
+        print_plan(works, folders)
+        return
     again = shlex.join(["torchcaps", *sys.argv[1:]])
     call = Call(folders, until, failures(works, out), console.err.print)
     with console.resumable(again):
-        work_through(works, call)
+        run_on(engine, jobs, works, call)
     print_tables(works, folders)
     states = count_states(works, out)
     if states["open"]:
@@ -54,6 +62,17 @@ def reproduce(
     if states["failed"]:
         console.err.print(f"{states['failed']} failed, and are tried again by the same command.")
         raise typer.Exit(1)
+
+
+def print_plan(works: list[Work], folders: Folders) -> None:
+    from torchcaps.reproduce.durations import show_duration
+    from torchcaps.reproduce.overview import PLAN_COLUMNS, plan_rows
+
+    rows, seconds = plan_rows(works, folders)
+    console.print_table("Plan", PLAN_COLUMNS, rows, numbers=1)
+    console.out.print(
+        f"In all about {show_duration(seconds)} for one worker; measures that were never taken here are not counted."
+    )
 
 
 def print_tables(works: list[Work], folders: Folders) -> None:

@@ -20,12 +20,14 @@ def parse_duration(text: str) -> float:
     return sum(float(number) * SECONDS[unit] for number, _, unit in re.findall(r"(\d+(\.\d+)?)([smhd])", text))
 
 
-def show_duration(seconds: float) -> str:
-    """A duration in its two largest units.
+def show_duration(seconds: float | None) -> str:
+    """A duration in its two largest units; None is one that nobody knows.
 
-    >>> show_duration(7), show_duration(192.4), show_duration(7260), show_duration(90000)
-    ('7 s', '3 min 12 s', '2 h 1 min', '1 d 1 h')
+    >>> show_duration(7), show_duration(192.4), show_duration(7260), show_duration(90000), show_duration(None)
+    ('7 s', '3 min 12 s', '2 h 1 min', '1 d 1 h', '?')
     """
+    if seconds is None:
+        return "?"
     left, parts = round(seconds), list[str]()
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         amount, left = divmod(left, length)

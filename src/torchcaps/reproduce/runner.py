@@ -63,15 +63,17 @@ class Call:
         until: seconds since the epoch; nothing is begun after that, and a running training is saved.
         old_failures: when cells failed that failed before the call: those are tried again, once.
         announce: is told what happens.
+        stopped: another reason to end before all is done.
     """
 
     folders: Folders
     until: float = math.inf
     old_failures: dict[Path, int] = field(default_factory=dict)
     announce: Callable[[str], None] = lambda text: None
+    stopped: Callable[[], bool] = lambda: False
 
     def is_over(self) -> bool:
-        return time.time() >= self.until
+        return time.time() >= self.until or self.stopped()
 
     def is_settled(self, work: Work) -> bool:
         """Whether a cell is done, or has failed since the call began."""
@@ -128,7 +130,7 @@ def _settle(work: Work, call: Call) -> bool:
                 raise
             except Exception as error:  # whatever it is, the other cells must go on
                 result = record_failure(work, error, results, runs)
-            call.announce(_told(work, result))
+            call.announce(told(work, result))
             return True
     except TakenError:
         return False
@@ -148,7 +150,7 @@ def _train(work: Work, call: Call) -> dict[str, RunFolder]:
     for role, training in wanted.items():
         assert training is not None
         try:
-            trained[role] = trained_run(training, call.folders.runs, call.until)
+            trained[role] = trained_run(training, call.folders.runs, call.is_over)
         except TakenError as error:
             taken = error
     if taken:
@@ -156,7 +158,8 @@ def _train(work: Work, call: Call) -> dict[str, RunFolder]:
     return trained
 
 
-def _told(work: Work, result: CellResult) -> str:
+def told(work: Work, result: CellResult) -> str:
+    """What came out of a cell, in a line."""
     if result.error:
         return f"{work}: failed: {result.error}"
     value = "measured" if result.value is None else f"{result.value:.4g} {result.unit}"

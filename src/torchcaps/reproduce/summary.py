@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from torchcaps.reproduce.intervals import mean_interval
 from torchcaps.reproduce.results import CellResult
 from torchcaps.reproduce.runner import State, found_result, state_of
+from torchcaps.reproduce.tables import show_number, show_published
 from torchcaps.reproduce.work import Work
 
 COLUMNS = ("row", "column", "ours", "paper", "seeds", "warnings")
@@ -37,7 +39,7 @@ def _row(seeds: list[Work], results: Path) -> tuple[str, ...]:
     cell = seeds[0].cell
     found = [result for work in seeds if (result := found_result(work, results)) is not None]
     good = [result for result in found if result.error is None]
-    paper = "" if cell.published is None else f"{cell.published:.4g}"
+    paper = "" if cell.published is None else show_published(cell.published)
     warnings = len({warning for result in good for warning in result.warnings})
     return (cell.row, cell.column, _ours(good, found), paper, f"{len(good)}/{len(seeds)}", str(warnings or ""))
 
@@ -48,7 +50,6 @@ def _ours(good: list[CellResult], found: list[CellResult]) -> str:
     values = [result.value for result in good if result.value is not None]
     if not values:
         return "see its picture" if good[0].picture else "see its file"
-    if len(values) == 1:
-        return f"{values[0]:.4g} {good[0].unit}"
-    mean = mean_interval(values)
-    return f"{mean.centre:.4g} ± {mean.half:.2g} {good[0].unit}"
+    unit = good[0].unit
+    spread = f" ± {show_number(mean_interval(values).half, unit)}" if len(values) > 1 else ""
+    return f"{show_number(statistics.fmean(values), unit)}{spread} {unit}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from torchcaps.evaluate import evaluate_run
@@ -16,21 +17,21 @@ def is_trained(training: Training, runs: Path) -> bool:
     return RunFolder(training.path(runs)).result_file.is_file()
 
 
-def trained_run(training: Training, runs: Path, until: float) -> RunFolder:
+def trained_run(training: Training, runs: Path, over: Callable[[], bool]) -> RunFolder:
     """The trained run; whoever needs the same one gets the same one.
 
     A run that was stopped or killed goes on from its last checkpoint. TakenError if another runner trains it,
-    Interrupted if it is not trained by ``until`` (seconds since the epoch): what was done is saved then.
+    Interrupted when the time is over: what was done is saved then.
     """
     run = RunFolder(training.path(runs))
     if is_trained(training, runs):
         return run
-    baseline = trained_run(Training(training.matched_to), runs, until) if training.matched_to else None
+    baseline = trained_run(Training(training.matched_to), runs, over) if training.matched_to else None
     with alone(runs, run.path.name):
         if is_trained(training, runs):  # by a runner that was faster
             return run
         if not run.config_file.is_file():
             new_run(stopped_like(training.config, baseline) if baseline else training.config, run.path)
-        fit(run, until=until)
+        fit(run, over=over)
         evaluate_run(run)
     return run

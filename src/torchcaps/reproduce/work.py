@@ -25,7 +25,7 @@ class Training:
 
     def fingerprint(self) -> str:
         """Of everything that decides the weights, but for the seed."""
-        return _digest([_decisive(config) for config in (self.config, self.matched_to) if config])
+        return digest([_decisive(config) for config in (self.config, self.matched_to) if config])
 
     def path(self, runs: Path) -> Path:
         """The folder of the run: cells and papers that need the same training share it."""
@@ -68,7 +68,7 @@ class Work:
             "measure": self.measure,
             "settings": self.settings,
         }
-        return _digest(parts)
+        return digest(parts)
 
     def result_file(self, results: Path) -> Path:
         """Where the result belongs."""
@@ -121,5 +121,6 @@ def _decisive(config: RunConfig) -> dict[str, Any]:
     return {key: value for key, value in config.model_dump(mode="json").items() if key not in INCIDENTAL}
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """A short name for a value: equal ones have the same, others another."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]

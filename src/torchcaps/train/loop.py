@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn, optim
@@ -44,12 +45,12 @@ def training_sets(config: RunConfig) -> tuple[ImageSet, ImageSet]:
     return training, validation
 
 
-def fit(run: RunFolder, *, until: float = math.inf) -> Progress:
+def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False) -> Progress:
     """Train a run from where it stands to its end.
 
     A run that was stopped or killed at any moment goes on from its last checkpoint and ends with the same
-    weights, to the bit, as one that was never stopped. At the time ``until`` (seconds since the epoch) it stops by
-    itself, as if somebody had asked for it.
+    weights, to the bit, as one that was never stopped. ``over`` is asked after every step: once it says yes, the
+    run is saved and stops, as if somebody had pressed Ctrl-C.
     """
     config = run.config()
     training, validation = training_sets(config)
@@ -135,7 +136,7 @@ def fit(run: RunFolder, *, until: float = math.inf) -> Progress:
                 means = progress.loss_sum / progress.seen, progress.correct_sum / progress.seen
                 metrics.write(make_line(progress, per_epoch, "train", *means, rate))
                 progress.loss_sum, progress.correct_sum, progress.seen = 0.0, 0, 0
-            if stop() or time.time() >= until:
+            if stop() or over():
                 save()
                 raise Interrupted
             if time.monotonic() - saved_at >= 60 * config.save_minutes:

@@ -44,7 +44,7 @@ def _configs(subject: Subject) -> tuple[RunConfig, RunConfig]:
 
 def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measured:
     """The ratio of two networks, each with so many steps."""
-    nets = {"own": _net(own), "baseline": _net(other)}
+    nets = {"own": net_of(own), "baseline": net_of(other)}
     with threads(1):
         seconds = take_turns({name: (net, "torchcaps") for name, net in nets.items()}, "training", BUDGET)
     factor, found = steps[0] / steps[1], ratio(seconds, "own", "baseline")
@@ -57,7 +57,7 @@ def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measured
     return Measured(factor * found["median"], details=details)
 
 
-def _net(config: RunConfig) -> Net:
+def net_of(config: RunConfig) -> Net:
     """What a run trains, for a clock: random images of the same shape."""
     channels, side, _ = config.image_shape
     minimised = {

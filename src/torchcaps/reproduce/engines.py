@@ -1,0 +1,137 @@
+"""Where the work is done: in this process, in several on this machine, or in jobs of a Slurm cluster.
+
+Every worker works through the same list in the same folders; who does what is settled among them by locks. So it does
+not matter when a worker begins, how many there are, and whether one is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.files import write_text
+from torchcaps.progress import progress_bar
+from torchcaps.reproduce.runner import Call, found_result, told, work_through
+from torchcaps.reproduce.work import Work
+from torchcaps.train import Interrupted
+from torchcaps.train.interrupt import stop_requests
+
+ENGINES = ("local", "slurm")
+LOOK_AGAIN = 1.0  # seconds between two looks at the results
+FOREVER = 366 * 24 * 60  # minutes; submitit's own limit is five of them
+
+
+def run_on(engine: str, jobs: int, works: list[Work], call: Call) -> None:
+    """Settle the work with so many workers; with one local worker it is this process."""
+    if engine not in ENGINES:
+        raise unknown_name("engine", engine, ENGINES)
+    if engine == "local" and jobs == 1:
+        work_through(works, call)
+        return
+    # A folder for each call: what its workers say, and the file that tells them to stop.
+    folder = call.folders.runs / "workers" / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{uuid.uuid4().hex[:4]}"
+    stop_file = folder.absolute() / "stop"
+    executor = _executor(engine, folder)
+    threads = max(1, _cores() // jobs) if engine == "local" else None
+    call.announce(f"{jobs} workers; what they say is in {folder}")
+    with _shielded():
+        handles = [
+            executor.submit(be_worker, works, replace(call, announce=print), stop_file, threads, sys.argv)
+            for _ in range(jobs)
+        ]
+    running: Callable[[Any], bool] = _in_queue if engine == "slurm" else lambda job: not job.done()
+    watch(works, call, lambda: any(map(running, handles)), stop_file)
+
+
+def be_worker(works: list[Work], call: Call, stop_file: Path, threads: int | None, command: list[str]) -> None:
+    """What runs in a worker. Before Slurm ends it at its time limit, it saves and puts itself into the queue again."""
+    sys.argv = command  # results name the command that a person typed
+    torch.set_num_threads(threads or int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
+    ending = False
+
+    def end_soon(number: int, frame: Any) -> None:
+        nonlocal ending
+        ending = True
+
+    signal.signal(signal.SIGUSR2, end_soon)
+    work_through(works, replace(call, stopped=lambda: ending or stop_file.exists()))
+    if ending and not stop_file.exists():
+        subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=60)
+
+
+def watch(works: list[Work], call: Call, running: Callable[[], bool], stop_file: Path) -> None:
+    """Tell what the workers have done until the last of them ends; if somebody asks to stop, tell them."""
+    left = [work for work in works if not call.is_settled(work)]
+    done = failed = 0
+    with progress_bar("cells", len(left)) as advance, stop_requests() as stop:
+        alive = True
+        while alive:
+            time.sleep(LOOK_AGAIN)
+            alive = running()  # before the last look at the results
+            for work in [work for work in left if call.is_settled(work)]:
+                left.remove(work)
+                result = found_result(work, call.folders.results)
+                assert result is not None
+                failed, done = failed + bool(result.error), done + (not result.error)
+                call.announce(f"{told(work, result)} [{done} done, {failed} failed, {len(left)} left]")
+                advance(1)
+            if stop() and not stop_file.exists():
+                write_text(stop_file, "")
+                call.announce("stopping: the workers save what they have")
+        if stop():
+            raise Interrupted
+    if left and not call.is_over():
+        raise TorchcapsError(
+            f"all workers ended, but {len(left)} cells are left: {stop_file.parent} has what they said"
+        )
+
+
+def _executor(engine: str, folder: Path) -> Any:
+    try:
+        import submitit
+    except ImportError as error:
+        raise TorchcapsError("several jobs need the package submitit: pip install 'torchcaps[cluster]'") from error
+    if engine == "local":
+        executor: Any = submitit.LocalExecutor(folder)
+        executor.update_parameters(timeout_min=FOREVER, gpus_per_node=torch.cuda.device_count())
+        return executor
+    try:
+        executor = submitit.SlurmExecutor(folder)
+    except RuntimeError as error:
+        raise TorchcapsError("engine 'slurm' needs Slurm's commands on this machine: sbatch, srun, squeue") from error
+    # What a cluster needs besides (partition, account, time limit, GPU) comes from Slurm's own SBATCH_... variables.
+    executor.update_parameters(job_name="torchcaps", time=None, cpus_per_task=1)
+    return executor
+
+
+def _in_queue(job: Any) -> bool:
+    """Whether a job of Slurm waits or runs, by the queue: not every cluster keeps the accounts that submitit reads."""
+    command = ["squeue", "--noheader", "--jobs", job.job_id, "--format", "%T"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    return bool(asked.stdout.strip()) or (asked.returncode != 0 and "Invalid job id" not in asked.stderr)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def _shielded() -> Iterator[None]:
+    """What is started inside does not hear Ctrl-C: this process tells its workers how to stop."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,132 @@
+"""Workers on this machine and on a cluster end with the same results as one process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.reproduce import engines
+from torchcaps.reproduce.engines import run_on
+from torchcaps.reproduce.results import find_results
+from torchcaps.reproduce.runner import Call, Folders, failures, state_of
+from torchcaps.reproduce.spec import read_spec
+from torchcaps.reproduce.work import Work, plan
+
+SPEC = """
+paper: small2026
+title: A small paper
+authors: Nobody
+defaults:
+  laptop:
+    {data: glyphs, train_images: 400, test_images: 100, batch_size: 32, device: cpu, save_minutes: 0, epochs: EPOCHS}
+trainings:
+  average: {settings: {model: convnet-avg, options: {filters: 8}}}
+  dense: {settings: {model: convnet-fc, options: {filters: 8}}}
+tables:
+  table1:
+    title: Errors
+    seeds: {laptop: 2, paper: 2}
+    cells:
+      average: {row: average, column: error, training: average, measure: test-error}
+      average-right: {row: average, column: right, training: average, measure: test-accuracy}
+      dense: {row: dense, column: error, training: dense, measure: test-error}
+claims: {}
+"""
+CELLS, TRAININGS = 6, 4
+
+
+def works(epochs: int = 1) -> list[Work]:
+    return plan(read_spec(SPEC.replace("EPOCHS", str(epochs))), "laptop")
+
+
+def run(folder: Path, engine: str, jobs: int, todo: list[Work] | None = None, **settings: object) -> list[str]:
+    """Work through the table; what was said."""
+    todo, said = todo or works(), list[str]()
+    folders = Folders(folder / "results", folder / "runs")
+    call = Call(folders, old_failures=failures(todo, folders.results), announce=said.append, **settings)  # type: ignore[arg-type]
+    run_on(engine, jobs, todo, call)
+    return said
+
+
+def values(folder: Path) -> dict[str, float | None]:
+    return {f"{each.cell} {each.seed}": each.value for each in find_results(folder / "results")}
+
+
+def logs(folder: Path) -> str:
+    return "\n".join(path.read_text() for path in sorted((folder / "runs" / "workers").rglob("*_log.*")))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("alone")
+    run(folder, "local", 1)
+    return folder
+
+
+def check(folder: Path, alone: Path, said: list[str]) -> None:
+    assert values(folder) == values(alone), logs(folder)
+    assert len(list((folder / "runs").glob("*/result.json"))) == TRAININGS
+    assert said[0].startswith("2 workers; what they say is in ")
+    assert said[-1].endswith(f"[{CELLS} done, 0 failed, 0 left]")
+    assert logs(folder).count(" %\n") == CELLS, "each cell is done by one worker"
+    environments = [each.environment for each in find_results(folder / "results")]
+    assert {each["threads"] for each in environments} == {1}
+    assert {"submitit" in each["command"] for each in environments} == {False}, "the command is what a person typed"
+
+
+def test_two_local_workers_end_like_one_process(tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_cores", lambda: 2)  # a thread for each, as in the process of the tests
+    check(tmp_path, alone, run(tmp_path, "local", 2))
+
+
+def test_workers_stop_when_somebody_asks_and_others_go_on(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tests.reproduce.test_engines import run, works\n"
+        "run(Path(sys.argv[1]), 'local', 2, works(epochs=100))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 90
+    while len(list((tmp_path / "runs").glob("*/checkpoints/last.safetensors"))) < 2:
+        assert time.monotonic() < deadline, "two workers should have begun two trainings"
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert "Interrupted" in errors
+    assert [state_of(work, tmp_path / "results") for work in works(epochs=100)] == ["open"] * CELLS
+    assert "Traceback" not in logs(tmp_path), "the workers end in peace"
+
+
+def test_an_unknown_engine_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(TorchcapsError, match="did you mean 'slurm'"):
+        run(tmp_path, "slurn", 2)
+
+
+def test_without_slurm_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    with pytest.raises(TorchcapsError, match="engine 'slurm' needs Slurm's commands"):
+        run(tmp_path, "slurm", 2)
+
+
+def slurm_is_missing() -> str:
+    """Why Slurm cannot be used here, or nothing."""
+    if shutil.which("sinfo") is None:
+        return "NO SLURM HERE: its commands are not installed, the slurm engine is NOT tested"
+    state = subprocess.run(["sinfo", "--noheader", "--format", "%T"], capture_output=True, text=True, check=False)
+    if "idle" not in state.stdout and "mixed" not in state.stdout:
+        return f"NO SLURM HERE: no node is idle, the slurm engine is NOT tested {state.stdout}{state.stderr}"
+    return ""
+
+
+@pytest.mark.slurm
+def test_two_jobs_of_slurm_end_like_one_process(tmp_path: Path, alone: Path) -> None:
+    if reason := slurm_is_missing():
+        pytest.skip(reason)
+    check(tmp_path, alone, run(tmp_path, "slurm", 2))

@@ -1,0 +1,116 @@
+"""How long work takes is told from what was trained before, or from a few steps, which are kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reproduce.small import new_call, small_spec, small_work
+from torchcaps.errors import TorchcapsError
+from torchcaps.files import read_json, write_json
+from torchcaps.reproduce.choice import chosen_work
+from torchcaps.reproduce.durations import parse_duration
+from torchcaps.reproduce.estimate import Estimator
+from torchcaps.reproduce.overview import plan_rows
+from torchcaps.reproduce.runner import Folders, work_through
+from torchcaps.reproduce.spec import load_spec
+from torchcaps.reproduce.work import Training
+
+SECONDS_OF_MEASURE = 3.0
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
+    """Fresh ones, also for what is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Folders(tmp_path / "results", tmp_path / "runs")
+
+
+def kept(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "cache").rglob("speeds/*.json"))
+
+
+def test_a_speed_is_measured_once_and_kept(folders: Folders, tmp_path: Path) -> None:
+    config = small_work()[0].trainings[0].config
+    assert Estimator(folders, may_measure=False).speed(config) is None
+    assert kept(tmp_path) == []
+    speed = Estimator(folders).speed(config)
+    (file,) = kept(tmp_path)
+    write_json(file, read_json(file) | {"images_per_second": 123.0})
+    assert speed is not None
+    assert speed > 100
+    assert Estimator(folders, may_measure=False).speed(config) == 123.0
+    assert Estimator(folders, may_measure=False).speed(config.model_copy(update={"batch_size": 7})) is None
+
+
+def test_what_was_trained_here_comes_before_what_is_kept(folders: Folders, tmp_path: Path) -> None:
+    works = small_work(cells=["mean"])[:1]
+    work_through(works, new_call(tmp_path, works))
+    result_file = works[0].trainings[0].path(folders.runs) / "result.json"
+    write_json(result_file, read_json(result_file) | {"images_per_second": 50.0})
+    config = works[0].trainings[0].config
+    assert Estimator(folders).speed(config) == 50.0
+    assert kept(tmp_path) == []
+    # One epoch of 180 images, and four looks at the other 20, which are three times as fast.
+    assert Estimator(folders).training_seconds(config) == pytest.approx((180 + 4 * 20 / 3) / 50)
+    longer = config.model_copy(update={"epochs": 10, "stop_at_accuracy": 0.99})
+    assert Estimator(folders).training_seconds(longer) == pytest.approx((1800 + 90 * 20 / 3) / 50)
+    short = config.model_copy(update={"epochs": 10, "steps": 2})
+    assert Estimator(folders).training_seconds(short) == pytest.approx((64 + 4 * 20 / 3) / 50)
+
+
+def test_a_shared_training_counts_once_and_a_trained_one_not_at_all(folders: Folders, tmp_path: Path) -> None:
+    works = small_work()[:3]
+    first, again, both = Estimator(folders).seconds(works)
+    assert first is not None
+    assert first > 0
+    assert again == 0, "its training is counted before"
+    assert both is not None
+    assert both > 0, "one of its two trainings is its own"
+    work_through(works[:1], new_call(tmp_path, works))
+    measured = Estimator(folders)
+    assert measured.seconds(works[:1])[0] == pytest.approx(measured._measure_seconds["weights-mean", "laptop"])
+    assert (measured.seconds(works[:1], anew=True)[0] or 0) > (measured.seconds(works[:1])[0] or 0)
+
+
+def test_a_matched_training_counts_with_what_it_is_matched_to(folders: Folders) -> None:
+    plain, _, other, *_ = small_work()
+    assert plain.training is not None
+    assert other.training is not None
+    matched = replace(plain, training=Training(plain.training.config, matched_to=other.training.config))
+    estimator = Estimator(folders)
+    expected = sum(estimator.training_seconds(each.config) or 0 for each in (plain.training, other.training))
+    assert estimator.seconds([matched]) == [pytest.approx(expected)]
+
+
+def test_the_plan_says_what_is_shared_and_what_is_done(folders: Folders, tmp_path: Path) -> None:
+    works = small_work()
+    work_through(works[:1], new_call(tmp_path, works))
+    rows, seconds = plan_rows(works, folders)
+    assert seconds > 0
+    assert rows[0] == ("small2026", "table1", "mean", "0", "first (trained)", "done", "")
+    assert rows[2][2:6] == ("both", "0", "second, first (trained)", "open")
+    assert rows[3][2:6] == ("mean", "1", "first (shared)", "open")
+
+
+def test_names_are_checked_and_the_nearest_is_suggested() -> None:
+    spec = small_spec()
+    with pytest.raises(TorchcapsError, match="table of small2026 'tabel1' is unknown: did you mean 'table1'"):
+        chosen_work([spec], "laptop", table="tabel1", cells=[], seeds=None)
+    with pytest.raises(TorchcapsError, match="cell of small2026 table1 'maen' is unknown: did you mean 'mean'"):
+        chosen_work([spec], "laptop", table="table1", cells=["maen"], seeds=None)
+    with pytest.raises(TorchcapsError, match="name the paper instead of 'all'"):
+        chosen_work([spec, spec], "laptop", table="table1", cells=[], seeds=None)
+    with pytest.raises(TorchcapsError, match="there is nothing to measure in profile laptop"):
+        chosen_work([spec], "laptop", table="table1", cells=["cited"], seeds=None)
+    with pytest.raises(TorchcapsError, match="paper 'gu2012' is unknown: did you mean 'gu2021'"):
+        load_spec("gu2012")
+    assert len(chosen_work([spec], "laptop", table=None, cells=["fine", "mean"], seeds=4)) == 8
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "-3m", "30 m", "half an hour", "1e9s"])
+def test_a_duration_that_is_none_says_how_to_write_it(text: str) -> None:
+    with pytest.raises(TorchcapsError, match="write it like 90s, 30m, 2h or 1h30m"):
+        parse_duration(text)
