@@ -21,7 +21,7 @@ from torchcaps.data import ImageSet, MemoryImages, Subset, load_dataset
 from torchcaps.data.base import pieces
 from torchcaps.data.mnist import DIGITS
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.acgan_nets import ACGAN, LATENT, Generator
+from torchcaps.evaluate.acgan_nets import ACGAN, CLASSES, NOISE, Generator
 from torchcaps.evaluate.canvas import first_images
 from torchcaps.files import cache_folder
 from torchcaps.models import Model
@@ -104,8 +104,8 @@ def train_step(gan: ACGAN, optimizer: torch.optim.Optimizer, images: Tensor, lab
     The judge learns classes from real images only: from drawings it would learn what the generator takes for a digit.
     """
     gan.train()
-    wanted = torch.randint(10, labels.shape)
-    drawn = gan.generator(torch.randn(len(labels), LATENT), wanted)
+    wanted = torch.randint(CLASSES, labels.shape)
+    drawn = gan.generator(torch.randn(len(labels), NOISE), wanted)
     real, shown = gan.discriminator(torch.cat([images, drawn.detach()]))
     truth = torch.cat([torch.full((len(images),), REAL), torch.zeros(len(drawn))])
     judged = F.binary_cross_entropy_with_logits(real, truth) + F.cross_entropy(shown[: len(labels)], labels)
@@ -123,14 +123,14 @@ def train_step(gan: ACGAN, optimizer: torch.optim.Optimizer, images: Tensor, lab
 
 
 @torch.no_grad()
-def generate(folder: Path, epoch: int, count: int = 10 * PER_DIGIT, seed: int = 0) -> MemoryImages:
+def generate(folder: Path, epoch: int, count: int = CLASSES * PER_DIGIT, seed: int = 0) -> MemoryImages:
     """Digits as the generator drew them after an epoch, 0 to 9 and again: (count, 1, 28, 28)."""
-    generator = Generator(10).eval()
+    generator = Generator().eval()
     load_weights(epoch_file(folder, epoch), generator)
-    labels = torch.arange(count) % 10
-    source = torch.Generator().manual_seed(derived_seed(seed, "latent", epoch))
-    latent = torch.randn(count, LATENT, generator=source)
-    drawn = torch.cat([generator(latent[part], labels[part]) for part in pieces(count, AT_ONCE)])
+    labels = torch.arange(count) % CLASSES
+    source = torch.Generator().manual_seed(derived_seed(seed, "noise", epoch))
+    noise = torch.randn(count, NOISE, generator=source)
+    drawn = torch.cat([generator(noise[part], labels[part]) for part in pieces(count, AT_ONCE)])
     return MemoryImages(drawn.mul(255).round().to(torch.uint8), labels, DIGITS)
 
 
@@ -139,7 +139,7 @@ def measure_acgan(
 ) -> dict[str, Any]:
     """Share of wrong answers on the drawings of each epoch; ``images_used``: None for 400 of each digit."""
     train_acgan(settings.folder(), settings, epochs)
-    count = min(images_used or 10 * PER_DIGIT, 10 * PER_DIGIT)
+    count = min(images_used or CLASSES * PER_DIGIT, CLASSES * PER_DIGIT)
     errors = {}
     for epoch in range(1, epochs + 1):
         drawn = first_images(model, generate(settings.folder(), epoch, count), None)
@@ -151,7 +151,7 @@ def measure_acgan(
 
 def _training_images(settings: GanSettings) -> ImageSet:
     images = load_dataset(settings.data, "train")
-    if images.shape != (1, 28, 28) or len(images.class_names) != 10:
+    if images.shape != (1, 28, 28) or len(images.class_names) != CLASSES:
         raise TorchcapsError(
             f"the AC-GAN draws ten kinds of 28x28 grey images, which {settings.data} has not: use mnist"
         )

@@ -11,25 +11,26 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-LATENT = 100
+CLASSES = 10
+LATENT = 100  # the class among them
+NOISE = LATENT - CLASSES
+LENGTH = NOISE**0.5  # of the class's part: about that of the noise, or else it is learned late
 SLOPE = 0.2  # of the leaky ReLUs
 DROPPED = 0.3
 
 
 class Generator(nn.Module):
-    """Latent vectors and classes to images.
+    """Noise and classes to images. Of the paper's 100 numbers that encode both, ten say the class.
 
-    The class enters as a learned vector by which the latent one is multiplied, number by number, so that what goes
-    into the fully connected layer has the paper's 100 numbers.
-
-    Shapes: (B, 100) and (B,) to (B, 1, 28, 28) in (0, 1).
+    Shapes: (B, 90) and (B,) to (B, 1, 28, 28) in (0, 1).
     """
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.of_class = nn.Embedding(classes, LATENT)
         self.layers = nn.Sequential(
             nn.Linear(LATENT, 384 * 3 * 3),
             nn.ReLU(),
@@ -44,22 +45,23 @@ class Generator(nn.Module):
             nn.Sigmoid(),
         )
 
-    def forward(self, latent: Tensor, labels: Tensor) -> Tensor:
-        drawn: Tensor = self.layers(latent * self.of_class(labels))
+    def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
+        wanted = LENGTH * F.one_hot(labels, CLASSES).to(noise)
+        drawn: Tensor = self.layers(torch.cat([noise, wanted], dim=1))
         return drawn
 
 
 class Discriminator(nn.Module):
-    """Whether an image is real, and what it shows: (B, 1, 28, 28) to logits (B,) and (B, classes)."""
+    """Whether an image is real, and what it shows: (B, 1, 28, 28) to logits (B,) and (B, 10)."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for number, (before, after) in enumerate(pairwise((1, 32, 64, 128, 256))):
             convolution = nn.Conv2d(before, after, 3, stride=1 if number % 2 else 2, padding=1)
             layers += [convolution, nn.LeakyReLU(SLOPE), nn.Dropout(DROPPED)]
         self.layers = nn.Sequential(*layers, nn.Flatten())  # (B, 256 * 7 * 7)
-        self.real, self.shown = nn.Linear(256 * 7 * 7, 1), nn.Linear(256 * 7 * 7, classes)
+        self.real, self.shown = nn.Linear(256 * 7 * 7, 1), nn.Linear(256 * 7 * 7, CLASSES)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         seen = self.layers(2 * images - 1)  # around zero, as the first convolution likes it
@@ -69,6 +71,6 @@ class Discriminator(nn.Module):
 class ACGAN(nn.Module):
     """Both, so that they are saved and optimised together."""
 
-    def __init__(self, classes: int = 10) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.generator, self.discriminator = Generator(classes), Discriminator(classes)
+        self.generator, self.discriminator = Generator(), Discriminator()

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.reproduce.small_runs import measured, small_run
+from torchcaps.analysis import draw_with_decoder_of, measure_alignment, measure_compactness, vote_histograms
+from torchcaps.analysis.perturbation import change_of_drawing, perturb_dimensions
+from torchcaps.analysis.pictures import choose, take_some
+from torchcaps.data import Batch, load_dataset
+from torchcaps.errors import TorchcapsError
+from torchcaps.train import RunFolder, load
+
+SMALL = {"filters": 8, "types": 2, "hidden": [16, 16]}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return small_run(tmp_path_factory.mktemp("runs") / "capsnet", model="capsnet", options=SMALL, learning_rate=0.01)
+
+
+def some(run: RunFolder, count: int) -> Batch:
+    return take_some(load(run.path), load_dataset("glyphs", "test"), count)
+
+
+def test_compactness_of_a_factor_in_nats(run: RunFolder) -> None:
+    batch = some(run, 20)
+    wanted = measure_compactness(load(run.path), batch.images, batch.labels)
+    for factor in ("rotation", "shift_y"):
+        found = measured("compactness", run, factor=factor, images=20)
+        assert found.value == pytest.approx(wanted["factors"][factor]["score"])
+        assert found.details["score_of_mean_shares"] == wanted["factors"][factor]["score_of_mean_shares"]
+        assert found.images is None, "no share of images"
+    with pytest.raises(TorchcapsError, match="factor 'rotaton' is unknown: did you mean 'rotation'"):
+        measured("compactness", run, factor="rotaton", images=2)
+
+
+def test_alignment_by_transformation_and_digit(run: RunFolder) -> None:
+    batch = some(run, 20)
+    wanted = measure_alignment(load(run.path), batch.images, batch.labels)
+    for name, factor in (("rotation", "rotation"), ("x", "shift_x"), ("y", "shift_y")):
+        for sign in "+-":
+            found = measured("alignment-ratio", run, transformation=name + sign, images=20)
+            assert found.value == pytest.approx(wanted["ratio"][factor][sign]["mean"])
+    digit = int(batch.labels[0])
+    found = measured("alignment-ratio", run, transformation="x-", images=20, digit=digit)
+    assert found.value == pytest.approx(wanted["ratio"]["shift_x"]["-"]["by_class"][digit])
+    with pytest.raises(TorchcapsError, match=r"transformation 'z\+' is unknown"):
+        measured("alignment-ratio", run, transformation="z+")
+
+
+def test_cosines_of_opposite_changes(run: RunFolder) -> None:
+    batch = some(run, 20)
+    wanted = measure_alignment(load(run.path), batch.images, batch.labels)["cosine"]["shift_x"]
+    found = measured("alignment-cosines", run, factor="shift_x", images=20)
+    assert found.value == pytest.approx(wanted["mean"])
+    histogram = found.details["histogram"]
+    assert histogram["counts"] == wanted["counts"]
+    assert sum(histogram["counts"]) == 20
+    assert (histogram["edges"][0], histogram["edges"][-1], len(histogram["edges"])) == (-1, 1, 21)
+    middles = [(low + high) / 2 for low, high in zip(histogram["edges"], histogram["edges"][1:], strict=False)]
+    mean = sum(middle * count for middle, count in zip(middles, histogram["counts"], strict=True)) / 20
+    assert found.value == pytest.approx(mean, abs=0.05), "each cosine lies in its bin"
+
+
+def test_random_vectors_need_no_training() -> None:
+    found = measured("alignment-random", None, vectors=5, dimensions=32)
+    assert found.value == pytest.approx(0.464, abs=0.01)
+    assert found.details["sd"] == pytest.approx(0.268, abs=0.01)
+
+
+def test_moved_dimensions_over_the_papers_range(run: RunFolder) -> None:
+    found = measured("perturbation-sheet", run, low=-0.2, high=0.2, step=0.05)
+    assert found.value is None
+    assert found.picture is not None
+    assert found.details["moves"] == pytest.approx([-0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2], abs=1e-6)
+    model = load(run.path)
+    first = choose(model, load_dataset("glyphs", "test"), None).images[0]
+    wanted = change_of_drawing(perturb_dimensions(model, first, reach=0.2, steps=9)).tolist()
+    assert found.details["change"][0]["by_dimension"] == pytest.approx(wanted)
+    with pytest.raises(TorchcapsError, match=r"as far to one side as to the other, got -1 to 2"):
+        measured("perturbation-sheet", run, low=-1, high=2, step=0.5)
+
+
+def test_drawings_by_the_decoder_of_another_run(run: RunFolder, tmp_path: Path) -> None:
+    other = small_run(tmp_path / "decoding", model="capsnet", options=SMALL, seed=1)
+    found = measured("reconstruction-sheet", run, {"decoder": other})
+    model, images = load(run.path), choose(load(run.path), load_dataset("glyphs", "test"), None).images
+    drawn = draw_with_decoder_of(load(other.path), model, images)
+    error = float((drawn - images).square().mean())
+    assert found.details["mean_squared_error"]["other decoder"] == pytest.approx(error)
+    assert found.picture is not None
+    with pytest.raises(TorchcapsError, match="no second model with a decoder"):
+        measured("reconstruction-sheet", run)
+
+
+def test_distances_of_votes_by_iteration(run: RunFolder, tmp_path: Path) -> None:
+    routed = small_run(
+        tmp_path / "em", model="matrix-capsnet", options={"filters": 8, "types": [2, 2, 2]}, steps=1, train_images=40
+    )
+    found = measured("vote-distances", routed)
+    model = load(routed.path)
+    images = choose(model, load_dataset("glyphs", "test"), None).images[:3]
+    with torch.no_grad():
+        assert found.details == vote_histograms(model, images)
+    assert len(found.details["whole"]["weights"][0]) == 3, "iterations"
+    assert found.picture is not None
+    with pytest.raises(TorchcapsError, match="vote distances need EM routing"):
+        measured("vote-distances", run)

@@ -1,0 +1,86 @@
+"""Measures that make something first: time of steps, images of a GAN."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import torchcaps.reproduce.measures.generated as generated
+import torchcaps.reproduce.measures.timed as timed
+from tests.reproduce.small_runs import measured, small_run
+from torchcaps.bench.forms import Subject as Timed
+from torchcaps.bench.timing import Budget
+from torchcaps.data.base import as_floats
+from torchcaps.errors import TorchcapsError
+from torchcaps.evaluate.acgan import GanSettings, generate
+from torchcaps.train import RunFolder, load
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [small_run(folder / f"tiny-{batch}", batch_size=batch, train_images=100, steps=2) for batch in (10, 40)]
+
+
+def test_times_are_shares_of_the_baselines(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed, "BUDGET", Budget(rounds=3))
+    clock = {10: 3.0, 40: 2.0}  # seconds of a step by its batch
+    monkeypatch.setattr(
+        timed,
+        "take_turns",
+        lambda jobs, task, budget: {name: [clock[net.batch]] * 3 for name, (net, form) in jobs.items()},
+    )
+    others = {"baseline": runs[1]}
+    assert measured("step-time-ratio", runs[0], others).value == 1.5
+    epoch = measured("epoch-time-ratio", runs[0], others)
+    assert epoch.details["steps"] == {"own": 9, "baseline": 3}, "of 90 images: a tenth of 100 validates"
+    assert epoch.value == 4.5
+    with pytest.raises(TorchcapsError, match="name it in the role 'baseline'"):
+        measured("step-time-ratio", runs[0])
+
+
+def test_a_step_is_really_timed(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed, "BUDGET", Budget(rounds=3))
+    found = measured("step-time-ratio", runs[0], {"baseline": runs[1]})
+    assert found.value is not None
+    assert found.value > 0
+    assert found.details["batch"] == {"own": 10, "baseline": 40}
+    assert found.details["step_seconds"]["own"]["rounds"] == 3
+
+
+def test_what_is_timed_is_what_the_run_trains(tmp_path: Path) -> None:
+    options = {"filters": 8, "types": 2, "decoder": "none"}
+    run = small_run(
+        tmp_path / "toys",
+        model="capsnet",
+        data="turntable-small",
+        options=options,
+        loss="cross-entropy",
+        train_images=50,
+        steps=1,
+    )
+    subject = Timed(timed._net(run.config()), "torchcaps")
+    assert subject.images.shape == (32, 2, 32, 32)
+    assert subject.model.classes == 5
+    assert subject.model.decoder is None
+    assert subject.objective.loss.name == "cross-entropy"
+
+
+def test_errors_on_what_a_gan_draws(tmp_path: Path, runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = GanSettings(data="glyphs", train_images=8, batch=8)
+    monkeypatch.setattr("torchcaps.evaluate.acgan.cache_folder", lambda: tmp_path)
+    monkeypatch.setitem(generated.SIZES, "laptop", tiny)
+    with pytest.raises(TorchcapsError, match="drawn digits cannot be shown to a model trained on glyphs"):
+        measured("acgan-error", runs[0], epoch=1)
+    monkeypatch.setattr(generated, "check_digits", lambda *given: None)  # glyphs stand in for digits
+    found = measured("acgan-error", runs[0], epoch=2, images=30)
+    drawn = generate(tiny.folder(), 2, 30, seed=0)
+    with torch.no_grad():
+        answers = load(runs[0].path)(as_floats(drawn.images)).scores.argmax(1)
+    assert found.value == pytest.approx(100 * (answers != drawn.labels).double().mean().item())
+    assert found.images == 30
+    assert found.details["gan"]["train_images"] == 8
+    with pytest.raises(TorchcapsError, match="after epochs 1 to 5, got 6"):
+        measured("acgan-error", runs[0], epoch=6)
