@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,7 +24,7 @@ from torchcaps.data.mnist import DIGITS
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.acgan_nets import ACGAN, CLASSES, NOISE, Generator
 from torchcaps.evaluate.canvas import first_images
-from torchcaps.files import cache_folder
+from torchcaps.files import cache_folder, make_folder
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
 from torchcaps.train import measure
@@ -73,12 +74,15 @@ def epoch_file(folder: Path, epoch: int) -> Path:
 
 
 def train_acgan(folder: Path, settings: GanSettings, epochs: int = EPOCHS) -> None:
-    """Train as many epochs as are missing in the folder; the generator is kept after each."""
+    """Train as many epochs as are missing in the folder; the generator is kept after each.
+
+    Of several processes one trains, and the others wait for it.
+    """
     if epoch_file(folder, epochs).is_file():
         return
     images = _training_images(settings)
     per_epoch = steps_per_epoch(len(images), settings.batch)
-    with torch.random.fork_rng(devices=[]):
+    with FileLock(make_folder(folder) / ".lock"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         gan, last = ACGAN(), folder / "last.safetensors"
         optimizer = torch.optim.Adam(gan.parameters(), settings.learning_rate, betas=(settings.beta1, 0.999))
