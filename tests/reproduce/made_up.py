@@ -33,6 +33,7 @@ tables:
     cells:
       a: {row: A, column: FGSM, training: capsnet, measure: attack-accuracy}
       b: {row: B, column: FGSM, training: avg, measure: attack-accuracy}
+      c: {row: A, column: BIM, training: capsnet, measure: attack-accuracy}
 claims:
   greater: {statement: A beats B, source: Table 1, all: [{greater: [table1/a, table1/b]}]}
   above: {statement: A is above 90, source: Table 1, all: [{above: [table1/a, 90]}]}

@@ -56,7 +56,7 @@ def test_how_a_value_is_computed_comes_from_the_measure(tmp_path: Path) -> None:
     how = built(tmp_path).how
     assert how[0] == f"test-accuracy (%): {measures.get('test-accuracy').how}."
     assert len(how) == 2, "each measure is told once"
-    assert built(tmp_path).columns == ["MNIST, %", "affNIST, %"]
+    assert built(tmp_path).columns == ["MNIST,\N{NO-BREAK SPACE}%", "affNIST,\N{NO-BREAK SPACE}%"]
 
 
 def test_footnotes(tmp_path: Path) -> None:
@@ -98,6 +98,16 @@ def test_profiles_have_their_own_tables(tmp_path: Path) -> None:
 def test_digits_follow_the_unit(tmp_path: Path, unit: str, value: float, shown: str) -> None:
     write_made(tmp_path, "table1/c", [value], unit=unit)
     assert built(tmp_path).rows["C"][0] == Entry(shown)
+
+
+def test_a_table_that_is_too_wide_is_turned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_made(tmp_path, "fig1/a", [12.5])
+    write_made(tmp_path, "fig1/c", [13.5])
+    assert built(tmp_path, "fig1").columns == ["FGSM,\N{NO-BREAK SPACE}%", "BIM,\N{NO-BREAK SPACE}%"]
+    monkeypatch.setattr("torchcaps.reproduce.tables.WIDE", 1)
+    table = built(tmp_path, "fig1")
+    assert table.columns == ["A"]
+    assert table.rows == {"FGSM,\N{NO-BREAK SPACE}%": [Entry("12.50")], "BIM,\N{NO-BREAK SPACE}%": [Entry("13.50")]}
 
 
 def test_a_figure_without_numbers_has_no_table(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_greater_over_seeds(tmp_path: Path, b: list[float], verdict: str) -> Non
     found = judge(tmp_path, "greater")
     assert found.verdict == verdict
     assert found.findings[0].test == "paired t interval over 3 seeds"
-    assert found.findings[0].statement == "A <script> (MNIST) > B (MNIST)"
+    assert found.findings[0].statement == "A <script> > B (MNIST, Table 1)"
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(1e-6, "holds"), (-1e-6, "undecided")])
@@ -146,8 +146,8 @@ def test_cautions_name_warnings_failures_and_earlier_settings(tmp_path: Path) ->
     cautions = judge(tmp_path, "greater").cautions
     assert cautions == (
         "made by earlier settings: A <script> (MNIST)",
-        "B (MNIST) failed: out of memory",
         "A <script> (MNIST): gradients are zero",
+        "B (MNIST): failed: out of memory",
     )
 
 

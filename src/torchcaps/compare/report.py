@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-from importlib.resources import files
 from pathlib import Path
 
 from torchcaps.compare.figures import Picture, confusions, learning_curves, perturbations, reconstructions
 from torchcaps.compare.job import Comparison
+from torchcaps.compare.page import html_figure, html_page
 from torchcaps.compare.robust_figures import robust_pictures
 from torchcaps.compare.table import COLUMNS, cells, robust_columns
 from torchcaps.evaluate.clean import test_images
@@ -33,16 +33,13 @@ def write_report(comparison: Comparison) -> Path:
         f"{environment['threads']} threads, torch {environment['versions']['torch']}, "
         f"commit {html.escape(str(environment['commit']))[:12]}.",
     ]
-    sections = "\n".join(map(_figure, _pictures(comparison)))
-    style = files("torchcaps.compare").joinpath("report.css").read_text(encoding="utf-8")
-    page = (
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        f"<title>torchcaps: comparison on {html.escape(first.data)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f"<h1>Comparison on {html.escape(first.data)}</h1>\n<p>{words[0]}</p>\n"
-        f"{_table(comparison)}\n{sections}\n<footer>{words[1]}</footer>\n</body>\n</html>\n"
+    sections = "\n".join(map(html_figure, _pictures(comparison)))
+    title = f"Comparison on {first.data}"
+    body = (
+        f"<h1>{html.escape(title)}</h1>\n<p>{words[0]}</p>\n"
+        f"{_table(comparison)}\n{sections}\n<footer>{words[1]}</footer>"
     )
-    write_text(target, page)
+    write_text(target, html_page(title, body))
     return target
 
 
@@ -84,15 +81,4 @@ def _table(comparison: Comparison) -> str:
     return (
         f"<div class='table'><table><thead><tr><th scope='col'>model</th>{head}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _figure(picture: Picture) -> str:
-    title, caption = html.escape(picture.title), html.escape(picture.caption)
-    warning = f"<p class='warning'>{html.escape(picture.warning)}</p>" if picture.warning else ""
-    return (
-        f"<h2>{title}</h2>\n{warning}<figure><picture>"
-        f"<source media='(prefers-color-scheme: dark)' srcset='{picture.dark}'>"
-        f"<img alt='{title}' src='{picture.light}'></picture>"
-        f"<figcaption>{caption}</figcaption></figure>"
     )

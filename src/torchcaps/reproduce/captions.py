@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from torchcaps.reproduce.durations import show_duration
@@ -14,6 +15,18 @@ from torchcaps.reproduce.spec import Cell, Profile
 def record_of(cell: Cell) -> MeasureRecord | None:
     """The measure of a cell, if it has one that is known here."""
     return measures.get(cell.measure) if cell.measure in measures else None  # type: ignore[arg-type]
+
+
+def table_label(name: str) -> str:
+    """What a paper calls a table of this name.
+
+    >>> table_label("table1"), table_label("fig3"), table_label("black-box")
+    ('Table 1', 'Figure 3', 'Black box')
+    """
+    numbered = re.fullmatch(r"(table|fig)(\d+)", name)
+    if numbered is None:
+        return name.replace("-", " ").capitalize()
+    return f"{'Table' if numbered[1] == 'table' else 'Figure'} {numbered[2]}"
 
 
 def conditions(profile: Profile, cells: Iterable[Evidence]) -> str:

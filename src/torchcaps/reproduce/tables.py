@@ -11,8 +11,10 @@ from torchcaps.reproduce.evidence import Evidence, PaperEvidence
 from torchcaps.reproduce.intervals import mean_interval
 
 DASH = "—"
-DECIMALS = {"%": 2, "ratio": 3, "nats": 3, "count": 0}
-READING = "mean ± half of the 95 % interval of the mean over seeds (Student's t); without ± one seed"
+DECIMALS = {"%": 2, "points": 2, "ratio": 3, "nats": 3, "count": 0}
+WIDE = 5  # more columns than this, and than rows, are turned into rows: no phone and no sheet of paper is wider
+NARROW = 3  # columns that leave room for the paper's value beside ours
+READING = "Each value is the mean ± half of its 95 % interval over seeds (Student's t), or that of a single seed."
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,19 @@ def build_table(paper: PaperEvidence, name: str) -> PrintedTable | None:
     table = paper.spec.tables[name]
     cells = {cell: paper.cells[f"{name}/{cell}"] for cell in table.cells}
     shown = [each for each in cells.values() if _has_place(table.kind, each)]
-    columns = list(dict.fromkeys(each.cell.column for each in shown))
-    if not columns:
+    if not shown:
         return None
-    caption = f"{conditions(paper.profile, shown)} Ours: {READING}; below it the paper's."
-    printed = PrintedTable([_head(column, shown) for column in columns], {}, caption, how_measured(shown))
+    columns = {each.cell.column: _head(each.cell.column, shown) for each in shown}
+    rows = {each.cell.row: each.cell.row for each in shown}
+    turned = len(columns) > max(WIDE, len(rows))
+    across, down = (rows, columns) if turned else (columns, rows)
+    caption = f"{conditions(paper.profile, shown)} {READING}"
+    printed = PrintedTable(list(across.values()), {}, caption, how_measured(shown))
     common = statistics.mode([len(each.results) for each in shown if each.results] or [0])
     for each in shown:
-        row = printed.rows.setdefault(each.cell.row, [None] * len(columns))
-        row[columns.index(each.cell.column)] = _entry(each, paper, common, printed)
+        places = (each.cell.column, each.cell.row) if turned else (each.cell.row, each.cell.column)
+        row = printed.rows.setdefault(down[places[0]], [None] * len(across))
+        row[list(across).index(places[1])] = _entry(each, paper, common, printed)
     return printed
 
 
@@ -91,13 +97,14 @@ def as_html(table: PrintedTable) -> str:
         for row, entries in table.rows.items()
     )
     how = "".join(f"<li>{html.escape(text)}</li>" for text in table.how)
+    kind = "paper narrow" if len(table.columns) <= NARROW else "paper"
     notes = "".join(f"<li>{html.escape(text)}</li>" for text in table.footnotes)
     return (
-        f"<div class='table'><table class='paper'><thead><tr><td></td>{head}</tr></thead>\n"
+        f"<div class='table'><table class='{kind}'><thead><tr><td></td>{head}</tr></thead>\n"
         f"<tbody>{body}</tbody></table></div>\n"
         f"<p class='caption'>{html.escape(table.caption)}</p>\n"
         + (f"<ol class='notes'>{notes}</ol>\n" if notes else "")
-        + (f"<details><summary>How each value is computed</summary><ul>{how}</ul></details>\n" if how else "")
+        + (f"<ul class='how'>{how}</ul>\n" if how else "")
     )
 
 
@@ -116,10 +123,10 @@ def _has_place(kind: str, each: Evidence) -> bool:
 
 
 def _head(column: str, cells: list[Evidence]) -> str:
-    """A column's name with the unit that all its values have."""
+    """A column's name with the unit that all its values have; the unit stays with the last word."""
     records = [record_of(each.cell) for each in cells if each.cell.column == column]
     units = {record.unit for record in records if record}
-    return f"{column}, {units.pop()}" if len(units) == 1 and units != {"count"} else column
+    return f"{column},\N{NO-BREAK SPACE}{units.pop()}" if len(units) == 1 and units != {"count"} else column
 
 
 def _entry(each: Evidence, paper: PaperEvidence, common: int, printed: PrintedTable) -> Entry:

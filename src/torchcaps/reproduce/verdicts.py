@@ -17,6 +17,7 @@ from typing import Literal
 from torchcaps.reproduce.evidence import Evidence, PaperEvidence
 from torchcaps.reproduce.intervals import Interval, paired_interval, share_interval, welch_interval
 from torchcaps.reproduce.spec import Claim, Comparison
+from torchcaps.reproduce.statements import cell_label, cell_weights, find_bound, find_cautions, state
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "undecided")
@@ -31,8 +32,9 @@ class Finding:
     statement: str
     verdict: Verdict
     test: str  # in words; or why there is none
-    interval: Interval | None = None
+    interval: Interval | None = None  # of the left side, or of left minus right
     unit: str = ""
+    measured: bool = True
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,10 @@ class Judgement:
     cautions: tuple[str, ...]
     note: str  # ours, from the results folder
 
-
-def judge_claims(paper: PaperEvidence) -> list[Judgement]:
-    """All claims of a paper."""
-    return [judge_claim(name, paper) for name in paper.spec.claims]
+    @property
+    def measured(self) -> bool:
+        """Whether there is anything to judge by."""
+        return any(finding.measured for finding in self.findings)
 
 
 def judge_claim(name: str, paper: PaperEvidence) -> Judgement:
@@ -62,7 +64,7 @@ def judge_claim(name: str, paper: PaperEvidence) -> Judgement:
         verdict = "does not hold"
     elif verdicts == {"holds"}:
         verdict = "holds"
-    cautions = _cautions(claim, paper)
+    cautions = find_cautions(claim, paper)
     several = len(findings)
     if verdict == "does not hold" and several > 1:
         chance = f"{several} comparisons at 95 % each: that one fails by chance alone has a probability of up to"
@@ -70,42 +72,22 @@ def judge_claim(name: str, paper: PaperEvidence) -> Judgement:
     return Judgement(name, claim, verdict, findings, cautions, paper.notes.get(name, ""))
 
 
-def claimed_cells(claim: Claim) -> list[str]:
-    """Every cell that a claim speaks about, once."""
-    return list(dict.fromkeys(path for comparison in claim.comparisons for path in _weights(comparison)))
-
-
 def compare(comparison: Comparison, paper: PaperEvidence) -> Finding:
     """Test one comparison with the cells as they were measured."""
-    statement = _statement(comparison, paper)
-    weights = {path: weight for path, weight in _weights(comparison).items() if weight}
-    missing = [_label(path, paper) for path in weights if not paper.cells[path].values]
+    statement = state(comparison, paper)
+    weights = {path: weight for path, weight in cell_weights(comparison).items() if weight}
+    missing = [cell_label(path, paper) for path in weights if not paper.cells[path].values]
     if missing:
-        return Finding(statement, "undecided", f"not measured yet: {', '.join(missing)}")
+        return Finding(statement, "undecided", f"not measured yet: {', '.join(missing)}", measured=False)
     cells = [paper.cells[path] for path in weights]
     interval, test = _interval(list(weights.values()), cells)
     if interval is None:
         return Finding(statement, "undecided", test)
-    bound, sign = _bound(comparison)
+    bound, sign = find_bound(comparison)
     low, high = sorted((sign * (interval.low - bound), sign * (interval.high - bound)))
     verdict: Verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
-    return Finding(statement, verdict, test, interval, cells[0].results[0].unit)
-
-
-def _weights(comparison: Comparison) -> dict[str, float]:
-    """How often each cell counts in the sum that is held against the bound; the greater term counts positively."""
-    found: dict[str, float] = {}
-    for term, sign in zip(comparison.terms(), (1.0, -1.0), strict=False):
-        for path, part in zip(term, (sign, -sign), strict=False):
-            found[path] = found.get(path, 0.0) + part
-    return found
-
-
-def _bound(comparison: Comparison) -> tuple[float, float]:
-    """What the sum is held against, and on which side of it the right one is: 1 above, -1 below."""
-    if comparison.greater:
-        return 0.0, 1.0
-    return (comparison.above[1], 1.0) if comparison.above else ((comparison.below or ("", 0.0))[1], -1.0)
+    unit = cells[0].results[0].unit
+    return Finding(statement, verdict, test, interval, "points" if unit == "%" and len(cells) > 1 else unit)
 
 
 def _interval(weights: Sequence[float], cells: Sequence[Evidence]) -> tuple[Interval | None, str]:
@@ -121,7 +103,7 @@ def _interval(weights: Sequence[float], cells: Sequence[Evidence]) -> tuple[Inte
     if all(len(sample) >= SEEDS for sample in samples) and (spread or not all_shares):
         return _over_seeds(weights, cells, samples)
     if not all_shares:
-        return None, f"fewer than {SEEDS} seeds of a value that is no share of images: there is nothing to test with"
+        return None, f"fewer than {SEEDS} seeds of a value that is no share of images"
     means = [statistics.fmean(sample) / 100 for sample in samples]
     found = share_interval(weights, means, shares)
     percent = Interval(100 * found.centre, 100 * found.low, 100 * found.high)
@@ -142,32 +124,3 @@ def _over_seeds(
         return paired_interval(weights, samples), f"{name} over {len(seeds[0])} seeds"
     counts = sorted({len(each) for each in seeds})
     return welch_interval(weights, samples), f"Welch's t interval over {' and '.join(map(str, counts))} seeds"
-
-
-def _label(path: str, paper: PaperEvidence) -> str:
-    """A cell as a reader knows it: its row and column."""
-    cell = paper.cells[path].cell
-    return f"{cell.row} ({cell.column})"
-
-
-def _statement(comparison: Comparison, paper: PaperEvidence) -> str:
-    """The comparison as a formula with the names of rows and columns."""
-    terms = [" minus ".join(_label(path, paper) for path in term) for term in comparison.terms()]
-    if comparison.greater:
-        return " > ".join(terms)
-    bound, sign = _bound(comparison)
-    return f"{terms[0]} {'>' if sign > 0 else '<'} {bound:g}"
-
-
-def _cautions(claim: Claim, paper: PaperEvidence) -> tuple[str, ...]:
-    """What stands between the numbers of a claim and belief in it."""
-    paths = claimed_cells(claim)
-    found = []
-    old = [_label(path, paper) for path in paths if paper.cells[path].outdated]
-    if old:
-        found.append(f"made by earlier settings: {', '.join(old)}")
-    failed = {result.error: path for path in paths for result in paper.cells[path].failures}
-    found += [f"{_label(path, paper)} failed: {error}" for error, path in failed.items()]
-    warned = {text: path for path in paths for result in paper.cells[path].results for text in result.warnings}
-    found += [f"{_label(path, paper)}: {text}" for text, path in warned.items()]
-    return tuple(found)

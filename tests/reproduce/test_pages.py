@@ -1,0 +1,158 @@
+"""The report as pages and Markdown, from result files that the test writes."""
+
+from __future__ import annotations
+
+import base64
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+from tests.reproduce.made_up import made_spec, write_made
+from torchcaps.errors import TorchcapsError
+from torchcaps.reproduce.markdown import write_markdown
+from torchcaps.reproduce.pages import write_site
+from torchcaps.reproduce.report import PaperReport, find_papers, judge_folder, read_report, report_paper
+from torchcaps.reproduce.results import read_result, write_result
+from torchcaps.reproduce.spec import load_spec
+from torchcaps.reproduce.work import plan
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "claims_table.py"
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> PaperReport:
+    """One claim of each verdict, a curve, a saved picture, a warning and a note."""
+    write_made(tmp_path, "table1/a", [98.0, 98.2, 98.1], images=10_000)
+    write_made(tmp_path, "table1/b", [97.0, 97.1, 97.2], images=10_000)
+    write_made(tmp_path, "table1/c", [98.0, 98.1, 98.2], images=10_000)
+    write_made(
+        tmp_path, "fig1/a", [None, None], details={"curve": [[0.1, 60.0], [0.2, 30.0]]}, warnings=("zero <gradients>",)
+    )
+    write_made(tmp_path, "fig1/b", [None], details={"curve": [[0.1, 50.0], [0.2, 20.0]]}, picture="b.png")
+    (tmp_path / "made2020" / "fig1" / "b.png").write_bytes(PIXEL)
+    (tmp_path / "made2020" / "notes.yaml").write_text("both: We looked for <a bug>.")
+    return report_paper(made_spec(), tmp_path)
+
+
+def test_overview_has_every_claim_in_colour_and_words(report: PaperReport, tmp_path: Path) -> None:
+    page = write_site([report], tmp_path / "site").read_text()
+    for kind, words in (("holds", "✓ holds"), ("fails", "✗ does not hold")):
+        assert f"<span class='badge {kind}'>{words}</span>" in page
+    assert page.count("<span class='badge") == len(made_spec().claims)
+    assert "Of 5 claims in 1 papers, 4 hold in what was measured here, 1 do not, and 0 are undecided." in page
+    assert "made2020.html#both-laptop" in page
+    assert "We looked for &lt;a bug&gt;." in page
+
+
+def test_page_of_a_paper_has_numbers_tests_warnings_and_captions(report: PaperReport, tmp_path: Path) -> None:
+    write_site([report], tmp_path / "site")
+    page = (tmp_path / "site" / "made2020.html").read_text()
+    assert "A &lt;script&gt; <b>&gt;</b> B (MNIST, Table 1): <b>holds, difference 1.00 points, 95 % interval" in page
+    assert "Test: paired t interval over 3 seeds." in page
+    assert "<p class='warning'>zero &lt;gradients&gt;</p>" in page
+    assert "Profile laptop, 1 to 2 seeds, 2,000 training images, 1 epoch" in page
+    assert "id='both-laptop'" in page
+    assert page.count("<figure>") == 2, "curves, and the saved picture"
+    assert base64.b64encode(PIXEL).decode() in page
+
+
+def test_pages_are_escaped_and_need_nothing_from_elsewhere(report: PaperReport, tmp_path: Path) -> None:
+    write_site([report], tmp_path / "site")
+    for path in (tmp_path / "site").iterdir():
+        page = path.read_text()
+        for foreign in ("<script", "<i>more", "<b>&", "<a bug", "<gradients"):
+            assert foreign not in page
+        links = re.findall(r"""(?:src|href|srcset)=['"]([^'"]*)['"]""", page)
+        assert all(re.match(r"data:image/|(index|made2020)\.html", link) for link in links)
+        assert "http" not in re.sub(r"base64,[^']*", "", page)
+        assert "url(" not in page
+
+
+def test_pages_are_the_same_twice(report: PaperReport, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_site([report], tmp_path / name)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_markdown_says_the_same_and_its_pictures_are_there(report: PaperReport, tmp_path: Path) -> None:
+    index = write_markdown([report], tmp_path / "docs").read_text()
+    assert "| **✗ does not hold** | A over B over C | text | laptop |" in index
+    text = (tmp_path / "docs" / "made2020.md").read_text()
+    assert "**Note:** We looked for &lt;a bug&gt;." in text
+    assert "A &lt;script&gt; &gt; B (MNIST, Table 1): holds, difference 1.00 points" in text
+    pictures = re.findall(r'(?:src|srcset)="([^"]*)"', text)
+    assert len(pictures) == 4
+    assert all((tmp_path / "docs" / picture).is_file() for picture in pictures)
+
+
+def test_a_missing_picture_is_one_sentence(tmp_path: Path) -> None:
+    write_made(tmp_path, "fig1/b", [None], picture="gone.png")
+    with pytest.raises(TorchcapsError, match=r"gone\.png cannot be read, and a result beside it names it"):
+        report_paper(made_spec(), tmp_path)
+
+
+def test_nothing_measured_is_told(tmp_path: Path) -> None:
+    page = write_site([report_paper(made_spec(), tmp_path)], tmp_path / "site").read_text()
+    assert page.count("<span class='badge missing'>not measured</span>") == 5
+    assert "Nothing of this was measured yet." in page
+    with pytest.raises(TorchcapsError, match="holds no results: make some"):
+        read_report(tmp_path)
+    with pytest.raises(TorchcapsError, match="there is no folder"):
+        find_papers(tmp_path / "nowhere")
+
+
+def test_results_of_an_unknown_paper_are_refused(tmp_path: Path) -> None:
+    write_made(tmp_path, "table1/a", [98.0])
+    with pytest.raises(TorchcapsError, match="paper 'made2020' is unknown"):
+        find_papers(tmp_path)
+
+
+def test_command_builds_the_site(tmp_path: Path, torchcaps_command: Command) -> None:
+    (made,) = write_made(tmp_path / "made", "table1/a", [79.5], images=1000)
+    work = plan(load_spec("gu2021"), "laptop", tables=["table1"], cells=["capsnet-affnist"], seeds=1)[0]
+    place = {"paper": "gu2021", "table": "table1", "cell": work.name, "fingerprint": work.fingerprint()}
+    write_result(work.result_file(tmp_path / "results"), read_result(made).model_copy(update=place))
+    done = torchcaps_command("report", "--markdown", "docs")
+    assert done.returncode == 0, done.stderr
+    assert "Report: site/report/index.html" in done.stdout
+    assert "79.50" in (tmp_path / "site" / "report" / "gu2021.html").read_text()
+    assert "79.50 (paper 79)" in (tmp_path / "docs" / "gu2021.md").read_text()
+    work.result_file(tmp_path / "results").write_text("{}")
+    done = torchcaps_command("report")
+    assert done.returncode == 2
+    assert "is not the result of a cell: paper: Field required" in done.stderr
+
+
+@pytest.mark.skipif(not SCRIPT.is_file(), reason="only a clone has the scripts")
+def test_readme_and_docs_say_what_the_files_say() -> None:
+    script = runpy.run_path(str(SCRIPT))
+    claims = judge_folder(ROOT / "results")
+    for name in script["PARTS"]:
+        written = (ROOT / name).read_text(encoding="utf-8")
+        assert written == script["updated"](name, claims), "run: python scripts/claims_table.py"
+
+
+@pytest.mark.skipif(not SCRIPT.is_file(), reason="only a clone has the scripts")
+def test_claims_are_written_between_the_marks(report: PaperReport, tmp_path: Path) -> None:
+    script = runpy.run_path(str(SCRIPT))
+    (tmp_path / "docs").mkdir()
+    for name in script["PARTS"]:
+        (tmp_path / name).write_text(f"before\n{script['START']}\nold\n{script['END']}\nafter\n")
+        text = script["updated"](name, {"made2020": report.claims}, tmp_path)
+        assert text.startswith("before\n")
+        assert text.endswith("\nafter\n")
+        assert "old" not in text.replace("does not hold", "").replace("holds", "").replace("hold", "")
+        assert "**✗ does not hold**" in text
+        empty = report_paper(made_spec(), tmp_path / "nothing").claims
+        assert script["NOTHING"] in script["updated"](name, {"made2020": empty}, tmp_path)
+    (tmp_path / "README.md").write_text("no marks")
+    with pytest.raises(SystemExit, match="has lost its marks"):
+        script["updated"]("README.md", {"made2020": report.claims}, tmp_path)
