@@ -25,25 +25,6 @@ TABLES = {
 # Where the paper counts otherwise: at another size of images, or a layer's couplings in two ways.
 OTHER_COUNTS = {"chen2019 table2 cnn-mnist-parameters": 13_277_970, "chen2019 table2 multi-cifar10-parameters": 751_008}
 
-# Measures that are being written, with their settings.
-PROMISED = {
-    "compactness": {"factor", "images"},
-    "alignment-ratio": {"transformation", "images", "digit"},
-    "alignment-random": {"vectors", "dimensions"},
-    "alignment-cosines": {"factor"},
-    "perturbation-sheet": {"low", "high", "step"},
-    "reconstruction-sheet": set(),
-    "vote-distances": set(),
-    "attack-accuracy": {"attack", "epsilon", "epsilons", "images", "logits"},
-    "targeted-success": {"epsilon", "epsilons", "images", "logits"},
-    "transfer-accuracy": {"epsilon", "images"},
-    "gradient-zeros": {"images"},
-    "universal-accuracy": {"epsilon", "iterations", "images"},
-    "acgan-error": {"epoch", "images"},
-    "step-time-ratio": set(),
-    "epoch-time-ratio": set(),
-}
-
 papers = pytest.mark.parametrize("paper", TABLES)
 profiles = pytest.mark.parametrize("profile", PROFILES)
 
@@ -57,10 +38,6 @@ def cells(spec: Spec) -> Iterator[tuple[str, Cell]]:
 def built(training: Training) -> Model:
     with torch.device("meta"):  # shapes only: nothing is allocated
         return training.config.build_model()
-
-
-def known_settings(measure: str) -> set[str]:
-    return set(measures.get(measure).settings) if measure in measures else PROMISED[measure]
 
 
 def test_every_paper_has_a_spec() -> None:
@@ -85,9 +62,9 @@ def test_every_measure_is_known_and_takes_its_settings(paper: str) -> None:
     spec = load_spec(paper)
     for where, cell in cells(spec):
         if cell.measure:
-            assert set(cell.settings) <= known_settings(cell.measure), where
+            assert set(cell.settings) <= set(measures.get(cell.measure).settings), where
     for table in spec.tables.values():
-        known = {key for cell in table.cells.values() if cell.measure for key in known_settings(cell.measure)}
+        known = {key for cell in table.cells.values() if cell.measure for key in measures.get(cell.measure).settings}
         for profile in PROFILES:
             assert set(table.settings.of(profile)) <= known, table.title
 
