@@ -12,7 +12,7 @@ from tests.reference import data_loops
 from torchcaps.data import Augmentation, centre_crop, thirteen_crops
 from torchcaps.data.counter import uniform, whole_numbers
 from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
-from torchcaps.data.transforms import CHANGES, MATRICES, own_generator, rotate, scale
+from torchcaps.data.transforms import CHANGES, MATRICES, Draws, own_generator, rotate, scale
 from torchcaps.errors import TorchcapsError
 
 EVERY = {
@@ -98,6 +98,13 @@ def test_one_change_leaves_the_draws_of_another_alone(name: str, images: Tensor)
     assert torch.equal(with_flip, alone.flip(3))
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_a_part_of_a_batch_is_changed_as_in_the_whole(name: str, images: Tensor) -> None:
+    change = Augmentation(f"{name}={EVERY[name]}")
+    part = slice(2, 5)
+    assert torch.equal(change(images[part], seeded(), part=part, of=6), change(images, seeded())[part])
+
+
 def test_changes_of_one_image_are_independent() -> None:
     draws = torch.stack([torch.rand(4000, generator=own_generator(5, name)) for name in EVERY])
     mutual = torch.corrcoef(draws) - torch.eye(len(EVERY))
@@ -141,7 +148,8 @@ def test_contrast_keeps_the_mean_and_brightness_moves_it() -> None:
 def test_rotate_shear_and_scale_are_one_resampling(images: Tensor) -> None:
     chance = Augmentation("scale=0.3,rotate=20")
     seed = int(torch.randint(1 << 62, (), generator=seeded()))
-    matrix = rotate(6, 20, own_generator(seed, "rotate")) @ scale(6, 0.3, own_generator(seed, "scale"))
+    draws = {name: Draws(own_generator(seed, name), 6, slice(None)) for name in ("rotate", "scale")}
+    matrix = rotate(20, draws["rotate"]) @ scale(0.3, draws["scale"])
     assert torch.equal(chance(images, seeded()), warp(images, matrix))
 
 

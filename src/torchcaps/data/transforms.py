@@ -2,13 +2,15 @@
 
 An augmentation is written as text, ``"shift=2"`` or ``"rotate=20,shift=2,flip=0.5"``, so that a run's settings hold
 it. The caller seeds one generator; each change draws from its own, derived from that one and from the change's name.
-So the same generator state gives the same images, and adding a flip leaves the shifts as they were.
+So the same generator state gives the same images, and adding a flip leaves the shifts as they were. Numbers are drawn
+for a whole batch, also where several processes share it: what happens to an image does not depend on their number.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -16,47 +18,59 @@ from torch import Generator, Tensor
 from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
 from torchcaps.errors import TorchcapsError, unknown_name
 
-Change = Callable[[Tensor, float, Generator], Tensor]
-Matrix = Callable[[int, float, Generator], Tensor]
+
+@dataclass(frozen=True)
+class Draws:
+    """Random numbers for ``part`` of a batch of so many images: those that they get when the batch is whole."""
+
+    generator: Generator
+    images: int
+    part: slice
+
+    def between(self, low: float, high: float) -> Tensor:
+        """Uniform numbers. Shape (B,), B images in the part."""
+        return torch.empty(self.images).uniform_(low, high, generator=self.generator)[self.part]
+
+    def whole(self, low: int, high: int, *, columns: int) -> Tensor:
+        """Whole numbers, ``high`` included. Shape (B, columns)."""
+        return torch.randint(low, high + 1, (self.images, columns), generator=self.generator)[self.part]
 
 
-def between(low: float, high: float, count: int, generator: Generator) -> Tensor:
-    """Uniform random numbers. Shape (count,)."""
-    return torch.empty(count).uniform_(low, high, generator=generator)
+Change = Callable[[Tensor, float, Draws], Tensor]
+Matrix = Callable[[float, Draws], Tensor]
 
 
-def rotate(count: int, degrees: float, generator: Generator) -> Tensor:
+def rotate(degrees: float, draws: Draws) -> Tensor:
     """Turn by up to ``degrees`` either way."""
-    return rotation(between(-degrees, degrees, count, generator))
+    return rotation(draws.between(-degrees, degrees))
 
 
-def shear(count: int, degrees: float, generator: Generator) -> Tensor:
+def shear(degrees: float, draws: Draws) -> Tensor:
     """Slant along x by up to ``degrees`` either way."""
-    angle = between(-degrees, degrees, count, generator)
-    return shearing(angle, torch.zeros(count))
+    angle = draws.between(-degrees, degrees)
+    return shearing(angle, torch.zeros_like(angle))
 
 
-def scale(count: int, amount: float, generator: Generator) -> Tensor:
+def scale(amount: float, draws: Draws) -> Tensor:
     """Scale each axis by a factor of its own, 1 - amount to 1 + amount."""
-    x = between(1 - amount, 1 + amount, count, generator)
-    return scaling(x, between(1 - amount, 1 + amount, count, generator))
+    x = draws.between(1 - amount, 1 + amount)
+    return scaling(x, draws.between(1 - amount, 1 + amount))
 
 
-def shift(images: Tensor, pixels: float, generator: Generator) -> Tensor:
+def shift(images: Tensor, pixels: float, draws: Draws) -> Tensor:
     """Move each image by up to ``pixels`` whole pixels along both axes; what comes in is black."""
     reach = int(pixels)
-    offset = torch.randint(-reach, reach + 1, (len(images), 2), generator=generator)
+    offset = draws.whole(-reach, reach, columns=2)
     return place(images, offset.to(images.device), (images.shape[2], images.shape[3]))
 
 
-def crop(images: Tensor, pixels: float, generator: Generator) -> Tensor:
+def crop(images: Tensor, pixels: float, draws: Draws) -> Tensor:
     """Cut a square of ``pixels`` out of each image, anywhere."""
     size = int(pixels)
     height, width = images.shape[2:]
     check_fits(size, height, width)
-    rows = torch.randint(0, height - size + 1, (len(images),), generator=generator)
-    columns = torch.randint(0, width - size + 1, (len(images),), generator=generator)
-    return place(images, -torch.stack([rows, columns], dim=1).to(images.device), (size, size))
+    rows, columns = draws.whole(0, height - size, columns=1), draws.whole(0, width - size, columns=1)
+    return place(images, -torch.cat([rows, columns], dim=1).to(images.device), (size, size))
 
 
 def check_fits(size: int, height: int, width: int) -> None:
@@ -65,20 +79,20 @@ def check_fits(size: int, height: int, width: int) -> None:
         raise TorchcapsError(f"cannot crop {size}x{size} pixels out of {height}x{width}: choose a smaller crop")
 
 
-def flip(images: Tensor, chance: float, generator: Generator) -> Tensor:
+def flip(images: Tensor, chance: float, draws: Draws) -> Tensor:
     """Mirror left to right, each image with this chance."""
-    mirrored = torch.rand(len(images), generator=generator) < chance
+    mirrored = draws.between(0, 1) < chance
     return torch.where(per_image(mirrored, images), images.flip(3), images)
 
 
-def brightness(images: Tensor, amount: float, generator: Generator) -> Tensor:
+def brightness(images: Tensor, amount: float, draws: Draws) -> Tensor:
     """Add up to ``amount``, or take it away; the result stays in [0, 1]."""
-    return (images + per_image(between(-amount, amount, len(images), generator), images)).clamp_(0, 1)
+    return (images + per_image(draws.between(-amount, amount), images)).clamp_(0, 1)
 
 
-def contrast(images: Tensor, amount: float, generator: Generator) -> Tensor:
+def contrast(images: Tensor, amount: float, draws: Draws) -> Tensor:
     """Scale the distance to the image's mean by 1 - amount to 1 + amount; the result stays in [0, 1]."""
-    factor = per_image(between(1 - amount, 1 + amount, len(images), generator), images)
+    factor = per_image(draws.between(1 - amount, 1 + amount), images)
     mean = images.mean(dim=(2, 3), keepdim=True)
     return mean.lerp(images, factor.expand_as(images)).clamp_(0, 1)
 
@@ -115,16 +129,23 @@ class Augmentation:
             name, amount = parse(part)
             (self.matrices if name in MATRICES else self.changes).append((name, amount))
 
-    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
-        """(B, C, H, W) in [0, 1] to the same, or to the size of the crop."""
+    def __call__(self, images: Tensor, generator: Generator, *, part: slice = slice(None), of: int = 0) -> Tensor:
+        """(B, C, H, W) in [0, 1] to the same, or to the size of the crop.
+
+        Where the images are only ``part`` of a batch of ``of`` images, each is changed as it would be in the whole.
+        """
         seed = int(torch.randint(1 << 62, (), generator=generator))
+
+        def draws(name: str) -> Draws:
+            return Draws(own_generator(seed, name), of or len(images), part)
+
         if self.matrices:
             product = torch.eye(2).expand(len(images), 2, 2)
             for name, amount in self.matrices:
-                product = MATRICES[name](len(images), amount, own_generator(seed, name)) @ product
+                product = MATRICES[name](amount, draws(name)) @ product
             images = warp(images, product.to(images.device))
         for name, amount in self.changes:
-            images = CHANGES[name](images, amount, own_generator(seed, name))
+            images = CHANGES[name](images, amount, draws(name))
         return images
 
 
