@@ -13,7 +13,7 @@ from torchcaps.reproduce.spec import Cell, Profile, Spec, Table
 from torchcaps.train import RunConfig, resolve
 
 # What decides how a run goes, but not what comes out of it.
-INCIDENTAL = {"seed", "device", "save_minutes"}
+INCIDENTAL = {"seed", "device", "devices", "nodes", "strategy", "save_minutes"}
 
 
 @dataclass(frozen=True)
