@@ -20,9 +20,11 @@ Claims = dict[str, Judged]
 
 def readme_part(claims: Claims) -> str:
     """How many claims hold, and those that do not."""
-    against = [each for judged in claims.values() for each in judged if each[1].verdict == "does not hold"]
+    against = {
+        paper: [claim for claim in judged if claim[1].verdict == "does not hold"] for paper, judged in claims.items()
+    }
     parts = [summary_markdown(claims, link="docs/claims.md#{}")]
-    if against:
+    if any(against.values()):
         parts.append(f"What does not hold in these results:\n\n{claims_table(against)}")
     return "\n\n".join([*parts, "[All claims, with numbers and tests](docs/claims.md)."])
 

@@ -55,7 +55,7 @@ def test_page_of_a_paper_has_numbers_tests_warnings_and_captions(report: PaperRe
     write_site([report], tmp_path / "site")
     page = (tmp_path / "site" / "made2020.html").read_text()
     assert "A &lt;script&gt; <b>&gt;</b> B (MNIST, Table 1): <b>holds, difference 1.00 points, 95 % interval" in page
-    assert "Test: paired t interval over 3 seeds." in page
+    assert "(paired t interval over 3 seeds)</b>" in page
     assert "<p class='warning'>zero &lt;gradients&gt;</p>" in page
     assert "Profile laptop, 1 to 2 seeds, 2,000 training images, 1 epoch" in page
     assert "id='both-laptop'" in page
@@ -84,7 +84,7 @@ def test_pages_are_the_same_twice(report: PaperReport, tmp_path: Path) -> None:
 
 def test_markdown_says_the_same_and_its_pictures_are_there(report: PaperReport, tmp_path: Path) -> None:
     index = write_markdown([report], tmp_path / "docs").read_text()
-    assert "| **✗ does not hold** | A over B over C | text | laptop |" in index
+    assert "| **✗ does not hold** | A over B over C | made2020, text | laptop |" in index
     text = (tmp_path / "docs" / "made2020.md").read_text()
     assert "**Note:** We looked for &lt;a bug&gt;." in text
     assert "A &lt;script&gt; &gt; B (MNIST, Table 1): holds, difference 1.00 points" in text

@@ -19,7 +19,6 @@ from torchcaps.reproduce.wording import (
     made_with,
     section_title,
     verdict_words,
-    words_of_tests,
 )
 
 
@@ -29,8 +28,7 @@ def write_markdown(reports: Sequence[PaperReport], folder: Path) -> Path:
         write_text(folder / f"{report.spec.paper}.md", paper_markdown(report, folder))
     judged = {report.spec.paper: report.claims for report in reports}
     parts = ["# What the papers claim, and what holds", summary_markdown(judged, link="{}.md"), HOW_JUDGED]
-    parts += [f"## {report.spec.paper}\n\n{claims_table(report.claims)}" for report in reports if report.claims]
-    write_text(folder / "index.md", "\n\n".join(parts) + "\n")
+    write_text(folder / "index.md", "\n\n".join([*parts, claims_table(judged)]) + "\n")
     return folder / "index.md"
 
 
@@ -44,17 +42,13 @@ def summary_markdown(judged: Mapping[str, Judged], *, link: str) -> str:
     return f"{lead_words(judged.values())}\n\n{_rows(lines)}"
 
 
-def claims_table(claims: Judged) -> str:
-    """A table of claims: the verdict, the statement, where the paper makes it."""
-    lines = [["verdict", "claim", "in the paper", "profile"], ["---"] * 4]
-    for profile, each in claims:
-        lines.append(
-            [
-                _verdict(each.verdict, verdict_words(each)),
-                *map(markdown_text, (each.claim.statement, each.claim.source)),
-                profile,
-            ]
-        )
+def claims_table(judged: Mapping[str, Judged]) -> str:
+    """A table of claims: the verdict, the statement, where it is made."""
+    lines = [["verdict", "claim", "paper", "profile"], ["---"] * 4]
+    for paper, claims in judged.items():
+        for profile, each in claims:
+            words = map(markdown_text, (each.claim.statement, f"{paper}, {each.claim.source}"))
+            lines.append([_verdict(each.verdict, verdict_words(each)), *words, profile])
     return _rows(lines)
 
 
@@ -68,9 +62,8 @@ def claims_list(claims: Judged) -> str:
         ]
         if each.note:
             lines.append(f"    - **Note:** {markdown_text(each.note)}")
-        for finding in filter(lambda finding: finding.measured, each.findings):
+        for finding in each.findings:
             lines.append(f"    - {markdown_text(finding.statement)}: {markdown_text(finding_words(finding))}")
-        lines.append(f"    - {markdown_text(words_of_tests(each))}")
         lines += [f"    - Caution: {markdown_text(caution)}" for caution in each.cautions]
         parts.append("\n".join(lines))
     return "\n".join(parts)

@@ -21,7 +21,6 @@ from torchcaps.reproduce.wording import (
     made_with,
     section_title,
     verdict_words,
-    words_of_tests,
 )
 
 CLASSES = {"holds": "holds", "does not hold": "fails", "undecided": "open"}
@@ -83,7 +82,6 @@ def _claim(report: PaperReport, profile: Profile, judgement: Judgement, *, detai
     text = f"{statement} <span class='source'>{html.escape(judgement.claim.source)}; profile {profile}</span>"
     if details:
         text += f"<ul class='findings'>{''.join(map(_finding, judgement.findings))}</ul>"
-        text += f"<p class='test'>{html.escape(words_of_tests(judgement))}</p>"
         text += "".join(f"<p class='caution'>{html.escape(caution)}</p>" for caution in judgement.cautions)
     elif judgement.cautions and judgement.measured:
         text += " <span class='caution'>with a caution</span>"

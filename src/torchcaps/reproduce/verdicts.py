@@ -95,7 +95,7 @@ def _interval(weights: Sequence[float], cells: Sequence[Evidence]) -> tuple[Inte
     samples = [list(cell.values.values()) for cell in cells]
     if all(cell.results[0].unit == EXACT for cell in cells):
         centre = sum(weight * sample[0] for weight, sample in zip(weights, samples, strict=True))
-        return Interval(centre, centre, centre), "counted, so nothing is left to chance"
+        return Interval(centre, centre, centre), "counted"
     images = [cell.images for cell in cells]
     spread = any(len(set(sample)) > 1 for sample in samples)
     shares = [count for count in images if count is not None]
@@ -108,11 +108,10 @@ def _interval(weights: Sequence[float], cells: Sequence[Evidence]) -> tuple[Inte
     found = share_interval(weights, means, shares)
     percent = Interval(100 * found.centre, 100 * found.low, 100 * found.high)
     counted = f"{min(shares):,}" if min(shares) == max(shares) else f"{min(shares):,} to {max(shares):,}"
-    if all(len(sample) >= SEEDS for sample in samples):
-        reason = "the seeds do not differ at all, so their spread says nothing"
-    else:
-        reason = "seeds were not repeated often enough, so this is about these trained networks and not about others"
-    return percent, f"normal interval of shares of {counted} images, taken as independent; {reason}"
+    fewest = min(map(len, samples))
+    few = "seeds were not repeated" if fewest == 1 else f"only {fewest} seeds"
+    reason = few if fewest < SEEDS else "the seeds do not differ at all"
+    return percent, f"normal interval over {counted} images: {reason}"
 
 
 def _over_seeds(

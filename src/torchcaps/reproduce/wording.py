@@ -14,8 +14,8 @@ HOW_JUDGED = (
     "A claim is an ordering or a difference that a paper states. It holds where the whole 95 % interval of every "
     "comparison lies on the paper's side, does not hold where that of one lies wholly on the other side, and is "
     "undecided else. Intervals are over seeds (Student's t, paired where the seeds are the same); with fewer than "
-    "three seeds they are over test images, and speak about the networks that were trained and not about others. Of a "
-    "hundred comparisons of equals, five are decided by chance."
+    "three seeds they are over test images, taken as independent, and speak about the networks that were trained and "
+    "not about others. Every comparison is tested by itself: of a hundred between equals, five are decided by chance."
 )
 SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}  # so that no verdict is told by colour alone
 
@@ -42,22 +42,13 @@ def verdict_words(judgement: Judgement) -> str:
 
 
 def finding_words(finding: Finding) -> str:
-    """What came out of a comparison: the verdict and the interval."""
+    """What came out of a comparison: the verdict, the interval and the test."""
     if finding.interval is None:
-        return finding.verdict
+        return f"{finding.verdict} ({finding.test})"
     found = finding.interval
     low, centre, high = (show_number(value, finding.unit) for value in (found.low, found.centre, found.high))
     value = f"{centre} {finding.unit}, 95 % interval {low} to {high}" if found.half else centre
-    return f"{finding.verdict}, {'difference ' if finding.unit == 'points' else ''}{value}"
-
-
-def words_of_tests(judgement: Judgement) -> str:
-    """The tests of a claim, each once, and why a comparison was not tested."""
-    tests = dict.fromkeys(finding.test for finding in judgement.findings if finding.interval)
-    reasons = dict.fromkeys(finding.test for finding in judgement.findings if not finding.interval)
-    parts = [f"Test: {'; or '.join(tests)}."] if tests else []
-    parts += [f"Not tested: {'; '.join(reasons)}."] if reasons else []
-    return " ".join(parts)
+    return f"{finding.verdict}, {'difference ' if finding.unit == 'points' else ''}{value} ({finding.test})"
 
 
 def section_title(name: str, title: str) -> str:
