@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.serve import Host, Port, Runs, announce, open_models
+from torchcaps.cli.serve import Host, Port, Runs, address_of, open_models
 from torchcaps.cli.settings import Plugin
 
 
@@ -23,16 +23,13 @@ def demo(
     """Draw a digit in the browser and see what the capsules see; with models of your own or those that are shipped."""
     served = open_models(runs)
     from torchcaps.demo.app import create_app
-    from torchcaps.demo.run import allowed_hosts, listen, serve, share_cores
+    from torchcaps.demo.run import allowed_hosts, listen, make_server, share_cores
 
     listening = listen(host, port)
-    app = create_app(served, results=results, hosts=allowed_hosts(host))
     share_cores(len(served))
-    address = announce(listening, host)
-
-    def open_page() -> None:
-        console.out.print(f"Page: {address}\nStop with Ctrl-C.")
-        if browser:
-            typer.launch(address)
-
-    serve(app, listening, started=open_page)
+    server = make_server(create_app(served, results=results, hosts=allowed_hosts(host)))
+    address = address_of(listening, host)
+    console.out.print(f"Page: {address}\nStop with Ctrl-C.")
+    if browser:
+        typer.launch(address)  # the socket listens already: the browser waits until the service answers
+    server.run(sockets=[listening])

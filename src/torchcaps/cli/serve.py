@@ -25,18 +25,14 @@ def serve(runs: Runs = None, host: Host = "127.0.0.1", port: Port = 8378, plugin
     """Answer questions about models over HTTP: the service of 'torchcaps demo' without the page."""
     served = open_models(runs)
     from torchcaps.demo.app import create_app
-    from torchcaps.demo.run import allowed_hosts, listen, share_cores
-    from torchcaps.demo.run import serve as serve_app
+    from torchcaps.demo.run import allowed_hosts, listen, make_server, share_cores
 
     listening = listen(host, port)
-    app = create_app(served, page=False, hosts=allowed_hosts(host))
     share_cores(len(served))
-    address = announce(listening, host)
-    serve_app(
-        app,
-        listening,
-        started=lambda: console.out.print(f"Service: {address}/api/predict\nDocumentation: {address}/docs"),
-    )
+    server = make_server(create_app(served, page=False, hosts=allowed_hosts(host)))
+    address = address_of(listening, host)
+    console.out.print(f"Service: {address}/api/predict\nDocumentation: {address}/docs\nStop with Ctrl-C.")
+    server.run(sockets=[listening])
 
 
 def open_models(runs: list[Path] | None) -> list[Served]:
@@ -48,6 +44,6 @@ def open_models(runs: list[Path] | None) -> list[Served]:
     return open_runs(runs) if runs else open_shipped()
 
 
-def announce(listening: socket.socket, host: str) -> str:
+def address_of(listening: socket.socket, host: str) -> str:
     """The address that a browser takes."""
     return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 
 import torch
 import uvicorn
@@ -35,8 +34,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise TorchcapsError(f"cannot serve on {host} port {port}: {error}. Choose another with --port") from error
 
 
-def serve(app: FastAPI, listening: socket.socket, *, started: Callable[[], None]) -> None:
-    """Serve until interrupted; ``started`` is called once before."""
+def make_server(app: FastAPI) -> uvicorn.Server:
+    """What listens; ``run(sockets=[...])`` serves until it is interrupted."""
     settings = uvicorn.Config(
         app,
         log_level="warning",
@@ -46,5 +45,4 @@ def serve(app: FastAPI, listening: socket.socket, *, started: Callable[[], None]
         timeout_keep_alive=20,
         timeout_graceful_shutdown=3,
     )
-    started()
-    uvicorn.Server(settings).run(sockets=[listening])
+    return uvicorn.Server(settings)

@@ -85,8 +85,9 @@ def labels_per_image(data: str) -> int:
 
 
 def open_shipped() -> list[Served]:
-    """All networks that come with the package."""
-    return [_open_card(card) for card in list_pretrained()]
+    """All networks that come with the package, the CapsNet first and plain networks last."""
+    cards = sorted(list_pretrained(), key=lambda card: (card.model != "capsnet", not models.get(card.model).capsules))
+    return [_open_card(card) for card in cards]
 
 
 def open_runs(paths: list[Path]) -> list[Served]:

@@ -1,0 +1,68 @@
+// A network's answer as a card: the class it says, and a bar for each class.
+
+import { make } from "./dom.js";
+
+const TITLES = {
+  capsnet: "CapsNet",
+  "matrix-capsnet": "Matrix capsules",
+  "ar-capsnet": "AR CapsNet",
+  "convnet-avg": "ConvNet-Avg",
+};
+
+/** What people call a network; runs of the same network are told apart by their folder's name. */
+export function titleOf(info, all) {
+  const same = all.filter((other) => other.model === info.model && other.labels_per_image === info.labels_per_image);
+  return same.length > 1 ? info.name : (TITLES[info.model] ?? info.model);
+}
+
+const count = (number) => new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(number);
+
+/** Size and worth of a network in a few words. */
+export function aboutOf(info) {
+  const worth = info.test_accuracy === null ? "" : `, ${(100 * info.test_accuracy).toFixed(1)} % right on ${info.data}`;
+  return `${count(info.parameters)} parameters${worth}`;
+}
+
+/** Ten bars that move, each with a mark where it stood before. */
+export function bars(names) {
+  const rows = names.map((name) => {
+    const fill = make("i", { class: "fill" });
+    const mark = make("i", { class: "mark", hidden: true });
+    return { fill, mark, element: make("li", {}, make("span", { class: "bar" }, fill, mark), make("b", {}, name)) };
+  });
+  const element = make("ol", { class: "bars", "aria-hidden": "true" }, ...rows.map((row) => row.element));
+  function show(scores, winners, before = null) {
+    rows.forEach((row, label) => {
+      row.fill.style.transform = `scaleY(${Math.min(1, scores?.[label] ?? 0)})`;
+      row.element.classList.toggle("winner", Boolean(winners?.includes(label)));
+      row.mark.hidden = before === null;
+      if (before) row.mark.style.bottom = `${Math.min(1, before[label]) * 100}%`;
+    });
+  }
+  return { element, show };
+}
+
+/** The card of a network. `extra` elements stand below its bars. */
+export function answerCard(info, all, ...extra) {
+  const digit = make("output", { class: "digit" }, "–");
+  const score = make("span", { class: "score" });
+  const chart = bars(info.class_names);
+  const title = titleOf(info, all);
+  const element = make(
+    "article",
+    { class: "card answer", "aria-label": title },
+    make("header", {}, make("h3", {}, title), make("p", { class: "about" }, aboutOf(info))),
+    make("div", { class: "verdict" }, make("div", { class: "said" }, digit, score), chart.element),
+    ...extra,
+  );
+  /** Show scores and what they mean; `before`: scores to mark. */
+  function show(scores, before = null) {
+    const label = scores ? scores.indexOf(Math.max(...scores)) : null;
+    digit.textContent = scores ? info.class_names[label] : "–";
+    digit.classList.toggle("long", digit.textContent.length > 3);
+    score.textContent = scores ? scores[label].toFixed(2) : "";
+    chart.show(scores, scores ? [label] : [], before);
+    return scores ? `${title}: ${info.class_names[label]}, ${scores[label].toFixed(2)}` : "";
+  }
+  return { element, show };
+}

@@ -1,0 +1,46 @@
+// Charts as SVG, coloured by the style sheet.
+
+import { make } from "./dom.js";
+
+const [WIDTH, HEIGHT] = [520, 150];
+
+function svg(name, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+/** How far votes lie from a class's mean, a line for each iteration: the last is the strongest. */
+export function distanceChart({ edges, weights, mean }, name) {
+  const most = Math.max(...weights.flat(), 1e-12);
+  const reach = edges.at(-1);
+  const bins = weights[0].length;
+  const lines = weights.map((row, iteration) => {
+    const points = row.map((value, bin) => `${((bin + 0.5) / bins) * WIDTH},${HEIGHT - (value / most) * (HEIGHT - 8)}`);
+    return svg("polyline", { points: points.join(" "), class: `line line-${weights.length - iteration}` });
+  });
+  const words = `Distance of the votes from the mean of class ${name}: ${mean.map((value) => value.toFixed(2)).join(" → ")} on average over all classes.`;
+  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT + 22}`, role: "img", "aria-label": words, class: "chart" },
+    svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT, class: "axis" }),
+    ...lines,
+    svg("text", { x: 0, y: HEIGHT + 17 }, "0"),
+    svg("text", { x: WIDTH / 2, y: HEIGHT + 17, "text-anchor": "middle" }, "distance from the class's mean"),
+    svg("text", { x: WIDTH, y: HEIGHT + 17, "text-anchor": "end" }, reach.toPrecision(2)));
+  return [make("h3", {}, "Votes gather"), make("p", { class: "about" }, words), picture];
+}
+
+/** The numbers of a capsule as bars up and down: where they were, and where they are. */
+export function poseChart(before, after) {
+  const most = Math.max(...before.map(Math.abs), ...after.map(Math.abs), 1e-12);
+  const step = WIDTH / before.length;
+  const bar = (value, place, kind) => {
+    const height = (Math.abs(value) / most) * 34;
+    const width = kind === "was" ? step * 0.72 : step * 0.32;
+    return svg("rect", { x: place * step + (step - width) / 2, y: value > 0 ? 36 - height : 36, width, height, rx: 2, class: kind });
+  };
+  return svg("svg", { viewBox: `0 0 ${WIDTH} 72`, class: "chart pose", "aria-hidden": "true" },
+    svg("line", { x1: 0, x2: WIDTH, y1: 36, y2: 36, class: "axis" }),
+    ...before.map((value, place) => bar(value, place, "was")),
+    ...after.map((value, place) => bar(value, place, "is")));
+}

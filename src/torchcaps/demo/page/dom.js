@@ -1,0 +1,53 @@
+// Small helpers for building the page.
+
+/** An element with attributes and children; functions become event listeners, null and false are left out. */
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(key, value);
+    else if (value !== null && value !== false) element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** A labelled slider that tells its value; `show` turns a number into words. */
+export function slider(label, { min, max, step, value, show = String }, changed) {
+  const number = make("output", {}, show(value));
+  const input = make("input", { type: "range", min, max, step, value, "aria-valuetext": show(value) });
+  const set = (to) => {
+    input.value = to;
+    told();
+  };
+  const told = () => {
+    number.textContent = show(input.valueAsNumber);
+    input.setAttribute("aria-valuetext", show(input.valueAsNumber));
+  };
+  input.addEventListener("input", () => {
+    told();
+    changed(input.valueAsNumber);
+  });
+  const element = make("label", { class: "slider" }, make("span", {}, label), number, input);
+  return { element, input, set };
+}
+
+/** A labelled list of choices. `options` are pairs of value and text. */
+export function chooser(label, options, changed) {
+  const items = options.map(([value, text]) => make("option", { value }, text));
+  const select = make("select", { change: () => changed(select.value) }, ...items);
+  return { element: make("label", { class: "chooser" }, make("span", {}, label), select), select };
+}
+
+let groups = 0;
+
+/** Buttons of which one is pressed, as radio buttons so that arrow keys work. */
+export function chips(label, options, changed) {
+  const name = `chips-${groups++}`;
+  const inputs = options.map(([value, text]) => {
+    const input = make("input", { type: "radio", name, value, change: () => changed(value) });
+    return { input, element: make("label", { class: "chip" }, input, make("span", {}, text)) };
+  });
+  const element = make("fieldset", { class: "chips" }, make("legend", {}, label), ...inputs.map((each) => each.element));
+  const choose = (value) => inputs.forEach(({ input }) => (input.checked = input.value === String(value)));
+  return { element, choose };
+}

@@ -1,0 +1,82 @@
+// Puts the page together: pad, test images, panels.
+
+import { get, report } from "./api.js";
+import { Drawing, knowsDigits } from "./drawing.js";
+import { paint } from "./images.js";
+import { Pad } from "./pad.js";
+import { attackPanel } from "./panels/attack.js";
+import { dimensionsPanel } from "./panels/dimensions.js";
+import { drawPanel } from "./panels/draw.js";
+import { pairsPanel } from "./panels/pairs.js";
+import { resultsPanel } from "./panels/results.js";
+import { routingPanel } from "./panels/routing.js";
+import { transformPanel } from "./panels/transform.js";
+import { readPicture } from "./pictures.js";
+import { Samples } from "./samples.js";
+import { tabs } from "./tabs.js";
+import { themes } from "./theme.js";
+
+const part = (id) => document.getElementById(id);
+
+async function start() {
+  const models = await get("/api/models");
+  const single = models.find((info) => info.labels_per_image === 1) ?? models[0];
+  const double = models.find((info) => info.labels_per_image === 2);
+  let open = null;
+  let planned = false;
+
+  const pad = new Pad(part("pad"), { cursor: part("cursor"), hint: part("pad-hint"), changed });
+  const drawing = new Drawing(pad);
+  const panels = [drawPanel, dimensionsPanel, routingPanel, transformPanel, attackPanel, pairsPanel, resultsPanel].map((make) =>
+    make({ models, drawing }),
+  );
+  const samples = new Samples(part("samples"), (image) => pad.put(image, { exact: true }));
+
+  // At most once for each picture on the screen, however fast the pen moves.
+  function changed() {
+    if (planned) return;
+    planned = true;
+    requestAnimationFrame(() => {
+      planned = false;
+      drawing.changed();
+      paint(part("seen"), drawing.imageFor(subject()));
+      open.current.changed();
+    });
+  }
+
+  /** The network whose view stands below the pad: the one for two digits, while its panel is open. */
+  const subject = () => (document.body.dataset.panel === "pairs" && double ? double : single);
+
+  /** Test images of the network in view; an example that nobody changed is replaced by one of them. */
+  async function showSamples() {
+    const shown = await samples.show(subject()).catch(() => []);
+    const example = shown[subject() === double ? 0 : Math.min(2, shown.length - 1)];
+    if (example && (pad.empty || pad.exact)) pad.put(example.image, { exact: true, example: true });
+  }
+
+  let last = null;
+  open = tabs(document.querySelector(".tabs"), part("panels"), panels, (panel) => {
+    document.body.dataset.panel = panel.id;
+    if (subject() !== last) void showSamples();
+    last = subject();
+  });
+
+  part("undo").addEventListener("click", () => pad.undo());
+  part("clear").addEventListener("click", () => pad.clear());
+  part("more").addEventListener("click", () => samples.more());
+  const take = (file) => file && readPicture(file, knowsDigits(single)).then((image) => pad.put(image), report);
+  part("picture").addEventListener("change", (event) => {
+    take(event.target.files[0]);
+    event.target.value = "";
+  });
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    take(event.dataTransfer.files[0]);
+  });
+  document.addEventListener("paste", (event) => take([...event.clipboardData.files][0]));
+  themes(part("theme"), () => open.current.changed());
+  document.body.dataset.ready = "true";
+}
+
+start().catch(report);

@@ -1,0 +1,107 @@
+// Dimensions: move one number of a capsule and watch the digit change.
+
+import { announce, ask, latest } from "../api.js";
+import { titleOf } from "../bars.js";
+import { chips, chooser, make, slider } from "../dom.js";
+import { decode, paint, single, split } from "../images.js";
+
+const STEPS = 11;
+
+export function dimensionsPanel({ models, drawing }) {
+  const able = models.filter((info) => info.draws);
+  const element = make("div", { class: "panel" });
+  if (!able.length) {
+    element.append(make("p", { class: "lead" }, "None of these networks has a decoder that could draw what a capsule holds."));
+    return { id: "dimensions", title: "Dimensions", element, open() {}, changed() {} };
+  }
+  let info = able[0];
+  let chosen = null; // a class, or null for the one that wins
+  let pose = null;
+  let label = 0;
+  let moves = [];
+  let rows = [];
+  let classes;
+
+  const seen = make("canvas", { role: "img", "aria-label": "What the network sees" });
+  const drawn = make("canvas", { role: "img", "aria-label": "What the capsule draws" });
+  const caption = make("figcaption", {}, "drawn by the capsule");
+  const grid = make("div", { class: "dimensions" });
+  const reset = make("button", { type: "button", click: () => level() }, "Reset");
+  const choose = chooser("Network", able.map((each) => [each.name, titleOf(each, models)]), (name) => {
+    info = able.find((each) => each.name === name);
+    build();
+    changed();
+  });
+  const controls = make("div", { class: "controls" }, choose.element);
+  element.append(
+    make("p", { class: "lead" }, "Each number of a capsule stands for a way in which its digit can vary. Every strip shows the ",
+      "whole range of one number; its slider moves that number alone."),
+    controls,
+    make("div", { class: "bench-top" },
+      make("figure", { class: "small" }, seen, make("figcaption", {}, "seen")),
+      make("figure", {}, drawn, caption), reset),
+    grid,
+  );
+  build();
+
+  /** Sliders and strips for the network that is chosen. */
+  function build() {
+    classes?.element.remove();
+    classes = chips("Capsule", info.class_names.map((name, number) => [number, name]), (number) => {
+      chosen = number;
+      update();
+    });
+    controls.append(classes.element);
+    chosen = null;
+    moves = new Array(info.pose_size).fill(0);
+    rows = moves.map((_, number) => {
+      const strip = make("canvas", { class: "strip", "aria-hidden": "true" });
+      const show = (value) => (value > 0 ? "+" : "") + value.toFixed(2);
+      const range = { min: -info.reach, max: info.reach, step: info.reach / 50, value: 0, show };
+      const control = slider(`Number ${number + 1}`, range, (value) => {
+        moves[number] = value;
+        redraw();
+      });
+      return { strip, control, element: make("div", { class: "dimension" }, strip, control.element) };
+    });
+    grid.replaceChildren(...rows.map((row) => row.element));
+  }
+
+  function level() {
+    moves.fill(0);
+    rows.forEach((row) => row.control.set(0));
+    redraw();
+  }
+
+  const update = latest(async () => {
+    if (drawing.empty) return;
+    const answer = await ask("/api/predict", drawing.question(info));
+    pose = answer.pose;
+    label = chosen ?? answer.label;
+    classes.choose(label);
+    paint(seen, single(answer.image));
+    caption.textContent = `drawn by capsule ${info.class_names[label]}`;
+    const question = { model: info.name, pose, label, sweep: { reach: info.reach, steps: STEPS } };
+    const swept = await ask("/api/reconstruct", question);
+    const images = split(decode(swept.images));
+    rows.forEach((row, number) => paint(row.strip, images.slice(number * STEPS, (number + 1) * STEPS)));
+    await redraw();
+  });
+
+  const redraw = latest(async () => {
+    if (!pose) return;
+    const moved = pose.map((row, number) => (number === label ? row.map((value, place) => value + (moves[place] ?? 0)) : row));
+    const answer = await ask("/api/reconstruct", { model: info.name, pose: moved, label });
+    paint(drawn, single(answer.images));
+    const changes = moves.filter((move) => move !== 0).length;
+    announce(`Capsule ${info.class_names[label]} is drawn${changes ? ` with ${changes} numbers moved` : ""}`);
+  });
+
+  function changed() {
+    moves.fill(0);
+    rows.forEach((row) => row.control.set(0));
+    chosen = null;
+    update();
+  }
+  return { id: "dimensions", title: "Dimensions", element, open: update, changed };
+}

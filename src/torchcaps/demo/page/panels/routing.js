@@ -1,0 +1,124 @@
+// Routing: which places voted for the class, iteration by iteration.
+
+import { announce, ask, latest } from "../api.js";
+import { titleOf } from "../bars.js";
+import { chips, chooser, make, slider } from "../dom.js";
+import { single } from "../images.js";
+import { distanceChart } from "../chart.js";
+import { paintHeat } from "../heat.js";
+
+const FRAME = 900; // milliseconds an iteration is shown
+
+export function routingPanel({ models, drawing }) {
+  const able = models.filter((info) => info.routes);
+  const element = make("div", { class: "panel" });
+  if (!able.length) {
+    element.append(make("p", { class: "lead" }, "None of these networks has capsule layers to look into."));
+    return { id: "routing", title: "Routing", element, open() {}, changed() {} };
+  }
+  let info = able[0];
+  let chosen = null;
+  let found = null;
+  let iteration = 0;
+  let timer = 0;
+  let classes;
+
+  const map = make("canvas", { class: "heat", role: "img", width: 560, height: 560, "aria-label": "Places that voted" });
+  const frames = make("div", { class: "frames" });
+  const words = make("p", { class: "finding" });
+  const play = make("button", { type: "button", class: "primary", click: () => (timer ? pause() : start()) }, "Play");
+  let step = slider("Iteration", { min: 1, max: 3, step: 1, value: 1, show: String }, (value) => {
+    pause();
+    show(value - 1);
+  });
+  const player = make("div", { class: "player" }, play, step.element);
+  const votes = make("div", {});
+  const choose = chooser("Network", able.map((each) => [each.name, titleOf(each, models)]), (name) => {
+    info = able.find((each) => each.name === name);
+    build();
+    changed();
+  });
+  const controls = make("div", { class: "controls" }, choose.element);
+  element.append(
+    make("p", { class: "lead" }, "Capsules at every place vote for the classes above, and routing decides how much each vote ",
+      "counts. Each square is the middle of a place's window on the drawing: the more colour, the more it gave to the class."),
+    controls,
+    make("div", { class: "workbench wide" }, make("div", { class: "stage" }, map, player),
+      make("div", {}, words, frames, votes)),
+  );
+  build();
+
+  function build() {
+    classes?.element.remove();
+    chosen = null;
+    classes = chips("Votes for", info.class_names.map((name, number) => [number, name]), (number) => {
+      chosen = number;
+      update();
+    });
+    controls.append(classes.element);
+  }
+
+  function start() {
+    play.textContent = "Pause";
+    if (iteration === found?.maps.length - 1) show(0);
+    timer = setInterval(() => {
+      show(iteration + 1);
+      if (iteration === found.maps.length - 1) pause();
+    }, FRAME);
+  }
+
+  function pause() {
+    clearInterval(timer);
+    timer = 0;
+    play.textContent = "Play";
+  }
+
+  function show(number) {
+    if (!found) return;
+    iteration = Math.min(number, found.maps.length - 1);
+    step.set(iteration + 1);
+    paintHeat(map, single(found.image), found, iteration);
+    [...frames.children].forEach((frame, other) => frame.setAttribute("aria-pressed", String(other === iteration)));
+    map.setAttribute("aria-label", `Places that voted for ${info.class_names[found.label]}, iteration ${iteration + 1}`);
+  }
+
+  function describe() {
+    const name = info.class_names[found.label];
+    const share = found.share?.map((value) => `${(100 * value).toFixed(1)} %`).join(" → ");
+    const one = found.maps.length === 1;
+    words.textContent = share
+      ? `Class ${name} gets ${share} of all that is present, from the first iteration to the last.`
+      : one
+        ? `This routing has one pass: attention decides at once what class ${name} looks at.`
+        : `Votes for class ${name}, from the first iteration to the last.`;
+    frames.replaceChildren(
+      ...found.maps.map((_, number) => {
+        const small = make("canvas", { width: 140, height: 140 });
+        paintHeat(small, single(found.image), found, number);
+        const label = `${number + 1}`;
+        return make("button", { type: "button", class: "frame", "aria-label": `Iteration ${label}`, click: () => (pause(), show(number)) },
+          small, make("span", {}, label));
+      }),
+    );
+    player.hidden = frames.hidden = one;
+    step.input.max = found.maps.length;
+    votes.replaceChildren(...(found.distances ? distanceChart(found.distances, name) : []));
+    announce(words.textContent);
+  }
+
+  const update = latest(async () => {
+    if (drawing.empty) return;
+    found = await ask("/api/routing", { ...drawing.question(info), label: chosen });
+    classes.choose(found.label);
+    describe();
+    show(Math.min(iteration, found.maps.length - 1));
+  });
+
+  function changed() {
+    pause();
+    chosen = null;
+    iteration = 99; // the last
+    update();
+  }
+  return { id: "routing", title: "Routing", element, open: changed, changed };
+}
