@@ -165,6 +165,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "linear": ("Linear growth", claims),
     "convolutions": ("Convolution through Fourier transforms", convolutions),
     "step": ("Every model, in time", steps),
+    "step-compiled": ("Every model, with torch.compile", steps),
     "memory": ("Every model, in memory", memory),
     "growth": ("Growth", growth),
     "malloc": ("Keeping freed memory", allocator),

@@ -66,8 +66,9 @@ def step(
     from torchcaps.bench.results import write_rows
     from torchcaps.bench.steps import time_nets
 
-    nets, budget = choose(models, size, batch), make_budget(rounds, seconds)
-    path, rows = write_rows(out, "step", time_nets(nets, numbers(threads), budget, compiled=can_compile(compile)))
+    nets, budget, compiled = choose(models, size, batch), make_budget(rounds, seconds), can_compile(compile)
+    name = "step-compiled" if compiled else "step"  # it takes hours: the other should not wait for it
+    path, rows = write_rows(out, name, time_nets(nets, numbers(threads), budget, compiled=compiled))
     show_steps(rows)
     console.out.print(str(path))
 
