@@ -1,0 +1,66 @@
+"""A real service on a real port, with the shipped networks, for all tests of the demo."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps.demo.app import create_app
+from torchcaps.demo.guard import LOCAL_NAMES
+from torchcaps.demo.run import listen, make_server
+from torchcaps.demo.served import Served, open_shipped
+
+
+@pytest.fixture(scope="session")
+def shipped() -> list[Served]:
+    return open_shipped()
+
+
+@pytest.fixture(scope="session")
+def address(shipped: list[Served], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    results = tmp_path_factory.mktemp("results")
+    server = make_server(create_app(shipped, results=results, hosts=LOCAL_NAMES))
+    listening = listen("127.0.0.1", 0)
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+@pytest.fixture(scope="session")
+def client(address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=address, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def capsnet(shipped: list[Served]) -> Served:
+    return next(each for each in shipped if each.name == "capsnet-mnist-laptop")
+
+
+@pytest.fixture(scope="session")
+def digits(capsnet: Served) -> tuple[Tensor, list[int]]:
+    """Test images (N, 1, 28, 28) in [0, 1] with their labels."""
+    return decoded(capsnet.samples.images.model_dump()), [row[0] for row in capsnet.samples.labels]
+
+
+def decoded(pictures: dict[str, object]) -> Tensor:
+    """Images of an answer, in [0, 1]."""
+    content = np.frombuffer(base64.b64decode(str(pictures["data"])), dtype=np.uint8)
+    return torch.from_numpy(content.astype(np.float32) / 255).view(pictures["shape"])  # type: ignore[call-overload]
+
+
+def rows(image: Tensor) -> list[list[float]]:
+    """A grey image (1, H, W) as a request holds it."""
+    return image[0].tolist()  # type: ignore[no-any-return]

@@ -1,0 +1,165 @@
+"""Every answer of the service against the library called directly."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+from torch import Tensor
+
+from tests.demo.conftest import decoded, rows
+from torchcaps.analysis import inspect_layers, perturb_dimensions, vote_maps
+from torchcaps.data.geometry import rotation, warp
+from torchcaps.demo.app import create_app
+from torchcaps.demo.served import Served, open_runs
+from torchcaps.errors import TorchcapsError
+from torchcaps.files import write_json
+
+Digits = tuple[Tensor, list[int]]
+NAME = "capsnet-mnist-laptop"
+
+
+def ask(client: httpx.Client, path: str, **question: object) -> dict[str, object]:
+    answer = client.post(f"/api/{path}", json={"model": NAME} | question)
+    assert answer.status_code == 200, answer.text
+    return answer.json()  # type: ignore[no-any-return]
+
+
+def test_models_are_described(client: httpx.Client, shipped: list[Served]) -> None:
+    listed = {each["name"]: each for each in client.get("/api/models").json()}
+    assert list(listed) == [each.name for each in shipped]
+    assert listed[NAME]["pose_size"] == 16
+    assert listed[NAME]["draws"]
+    assert listed[NAME]["test_accuracy"] > 0.97
+    assert not listed["convnet-avg-mnist-laptop"]["routes"]
+    assert listed["ar-capsnet-mnist-laptop"]["reach"] == pytest.approx(0.25 * 16**0.5)  # choi2019's range
+
+
+@pytest.mark.parametrize("name", [NAME, "matrix-capsnet-mnist-laptop", "ar-capsnet-mnist-laptop"])
+def test_predicts_as_the_model_does(client: httpx.Client, shipped: list[Served], digits: Digits, name: str) -> None:
+    """Questions that come at the same time go through the model together, and each gets its own answer."""
+    images, labels = digits
+    model = next(each.model for each in shipped if each.name == name)
+    with torch.no_grad():
+        expected = model(images)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda image: ask(client, "predict", model=name, image=rows(image)), images))
+    scores, poses = (torch.tensor([each[key] for each in answers]) for key in ("scores", "pose"))
+    torch.testing.assert_close(scores, expected.scores, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(poses, expected.pose, atol=1e-3, rtol=1e-3)
+    assert sum(each["label"] == label for each, label in zip(answers, labels, strict=True)) >= 36  # of 40
+
+
+def test_transform_is_the_librarys(client: httpx.Client, digits: Digits) -> None:
+    image = digits[0][7]
+    answer = ask(client, "predict", image=rows(image), transform={"rotate": 30, "shift_x": 2})
+    turned = warp(image.unsqueeze(0), rotation(torch.tensor([30.0])), torch.tensor([[2.0, 0.0]]))[0]
+    torch.testing.assert_close(decoded(answer["image"]), turned, atol=0.003, rtol=0)
+
+
+def test_other_sizes_are_put_in_the_middle(client: httpx.Client) -> None:
+    answer = ask(client, "predict", image=[[1.0] * 10] * 10)
+    seen = decoded(answer["image"])[0]
+    assert seen[9:19, 9:19].min() == 1
+    assert seen.sum() == 100
+
+
+def test_draws_what_the_decoder_draws(client: httpx.Client, capsnet: Served, digits: Digits) -> None:
+    image = digits[0][12]
+    with torch.no_grad():
+        output = capsnet.model(image.unsqueeze(0))
+        expected = capsnet.model.reconstruct(output)
+    label, pose = int(output.scores.argmax()), output.pose[0].tolist()
+    drawn = decoded(ask(client, "reconstruct", pose=pose, label=label)["images"])
+    torch.testing.assert_close(drawn, expected, atol=0.003, rtol=0)
+    swept = decoded(ask(client, "reconstruct", pose=pose, label=label, sweep={"reach": 0.25, "steps": 11})["images"])
+    torch.testing.assert_close(swept, perturb_dimensions(capsnet.model, image), atol=0.003, rtol=0)
+
+
+def test_routing_is_what_inspection_finds(client: httpx.Client, capsnet: Served, digits: Digits) -> None:
+    image = digits[0][3]
+    answer = ask(client, "routing", image=rows(image), label=5)
+    _, layers = inspect_layers(capsnet.model, image.unsqueeze(0))
+    expected = torch.stack([vote_maps(layers, torch.tensor([5]), number)[0][0] for number in range(3)])
+    torch.testing.assert_close(torch.tensor(answer["maps"]), expected, atol=1e-4, rtol=1e-3)
+    assert answer["label"] == 5
+    assert answer["share"][0] == pytest.approx(0.1, abs=1e-3)  # shared out equally at first
+    assert answer["distances"] is None
+
+
+def test_em_routing_tells_distances(client: httpx.Client, digits: Digits) -> None:
+    found = ask(client, "routing", model="matrix-capsnet-mnist-laptop", image=rows(digits[0][3]))["distances"]
+    assert len(found["mean"]) == len(found["weights"])
+    assert found["mean"][-1] < found["mean"][0]  # votes gather
+
+
+@pytest.mark.parametrize("attack", ["fgsm", "pgd"])
+def test_attack_stays_within_epsilon(client: httpx.Client, digits: Digits, attack: str) -> None:
+    image = digits[0][20]
+    answer = ask(client, "attack", image=rows(image), attack=attack, epsilon=0.3)
+    assert answer["largest"] <= 0.3 + 1e-6
+    assert (decoded(answer["image"]) - image).abs().max() <= 0.3 + 0.003
+    changed = max(range(10), key=answer["after"].__getitem__) != answer["label"]
+    assert answer["fooled"] == changed
+    assert answer["after"][answer["label"]] < answer["before"][answer["label"]]
+
+
+def test_state_of_the_service(client: httpx.Client) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    ask(client, "predict", image=[[0.0] * 28] * 28)
+    text = client.get("/metrics").text
+    assert 'torchcaps_requests_total{path="/api/predict",status="200"}' in text
+    assert f'torchcaps_waiting{{model="{NAME}"}} 0' in text
+    client.get("/no/such/path")
+    assert "/no/such/path" not in client.get("/metrics").text
+
+
+def test_wrong_names_and_values_are_told(client: httpx.Client) -> None:
+    image = [[0.0] * 28] * 28
+    answer = client.post("/api/predict", json={"model": "capsnet-mnist-labtop", "image": image})
+    assert answer.status_code == 404
+    assert "did you mean 'capsnet-mnist-laptop'?" in answer.json()["detail"]
+    for path, question, words in (
+        ("predict", {"image": [[0.0] * 28] * 27}, "square"),
+        ("predict", {"image": [[0.0] * 28] * 27 + [[0.0] * 9]}, "same length"),
+        ("predict", {"image": [[2.0] * 28] * 28}, "pixels in [0, 1]"),
+        ("predict", {"image": image, "extra": 1}, "extra"),
+        ("predict", {"image": image, "transform": {"scale": 0}}, "scale"),
+        ("routing", {"image": image, "label": 10}, "no class 10"),
+        ("routing", {"image": image, "model": "convnet-avg-mnist-laptop"}, "no capsule layers"),
+        ("attack", {"image": image, "epsilon": 2}, "epsilon"),
+        ("attack", {"image": image, "attack": "../../etc"}, "fgsm"),
+        ("reconstruct", {"pose": [[0.0] * 16] * 9, "label": 1}, "10 rows of 16"),
+        ("reconstruct", {"pose": [[0.0] * 16] * 10, "label": 1, "model": "matrix-capsnet-mnist-laptop"}, "no decoder"),
+    ):
+        answer = client.post(f"/api/{path}", json={"model": NAME} | question)
+        assert answer.status_code == 422, (path, words, answer.text)
+        assert words in answer.json()["detail"]
+
+
+def test_results_of_a_folder(tmp_path: Path, shipped: list[Served]) -> None:
+    from fastapi.testclient import TestClient
+
+    for seed, value in enumerate((90.0, 92.0)):
+        result = {
+            "paper": "gu2021", "table": "table1", "cell": "capsnet", "profile": "laptop", "seed": seed,
+            "measure": "accuracy", "unit": "%", "value": value, "published": 79.0,
+            "fingerprint": "x", "environment": {},
+        }  # fmt: skip
+        write_json(tmp_path / "gu2021" / "table1" / f"capsnet-laptop-seed{seed}.json", result)
+    with TestClient(create_app(shipped[:1], results=tmp_path)) as client:
+        (paper,) = client.get("/api/results").json()
+    assert paper["paper"] == "gu2021"
+    assert paper["rows"][0]["value"] == 91.0
+    assert paper["rows"][0]["seeds"] == 2
+
+
+def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
+    for parent in ("a", "b"):
+        (tmp_path / parent / "run").mkdir(parents=True)
+        (tmp_path / parent / "run" / "config.yaml").write_text("model: capsnet")
+    with pytest.raises(TorchcapsError, match="two runs have folders called 'run'"):
+        open_runs([tmp_path / "a" / "run", tmp_path / "b" / "run"])

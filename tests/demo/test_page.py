@@ -1,0 +1,222 @@
+"""The page in a real Chromium: drawn on with a mouse, a finger and the keyboard, in both themes and on a telephone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.demo.browser import FLAGS, find_chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = find_chromium()
+LOUD = "NO CHROMIUM: the page was NOT tested. Install it (Debian: apt-get install chromium) or set TORCHCAPS_CHROMIUM"
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LOUD)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """The page as a visitor has it, with everything that went wrong in it."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page, self.address, self.troubles = page, address, []  # type: ignore[var-annotated]
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("console", lambda said: said.type in ("error", "warning") and self.troubles.append(said.text))
+        page.on("request", lambda asked: asked.url.startswith(address) or self.troubles.append(asked.url))
+
+    def open(self, panel: str = "draw") -> Page:
+        self.page.goto(f"{self.address}/#{panel}")
+        self.page.wait_for_selector("body[data-ready]")
+        return self.page
+
+
+@pytest.fixture
+def visit(browser: Browser, address: str) -> Iterator[Visit]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    visit = Visit(page, address)
+    yield visit
+    page.close()
+    assert not visit.troubles  # no error, and nothing from another host
+
+
+def draw(page: Page, *strokes: list[tuple[float, float]]) -> None:
+    """Strokes with the mouse, in shares of the pad."""
+    frame = page.locator("#pad").bounding_box()
+    assert frame
+    for stroke in strokes:
+        points = [(frame["x"] + x * frame["width"], frame["y"] + y * frame["height"]) for x, y in stroke]
+        page.mouse.move(*points[0])
+        page.mouse.down()
+        for point in points[1:]:
+            page.mouse.move(*point, steps=6)
+        page.mouse.up()
+
+
+SEVEN = [(0.25, 0.2), (0.75, 0.2), (0.45, 0.85)]
+ONE = [(0.5, 0.12), (0.5, 0.88)]
+
+
+def wait_for_digit(page: Page, digit: str, title: str = "CapsNet") -> None:
+    """Until a network says this."""
+    said = page.locator(".panel:not([hidden])").get_by_role("article", name=title, exact=True).locator(".digit")
+    said.filter(has_text=re.compile(f"^{digit}$")).wait_for()
+
+
+def picture(page: Page, label: str) -> str:
+    """What a canvas shows, as data."""
+    return str(page.locator(f".panel:not([hidden]) canvas[aria-label^='{label}']").evaluate("each => each.toDataURL()"))
+
+
+def wait_for_picture(page: Page, label: str, *, like: str | None = None, unlike: str | None = None) -> None:
+    """Until a canvas shows this, or something else."""
+    for _ in range(200):
+        shown = picture(page, label)
+        if shown == like or (like is None and shown != unlike):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{label} did not change")
+
+
+def test_draw_a_digit_and_read_the_answer(visit: Visit) -> None:
+    page = visit.open()
+    draw(page, SEVEN)
+    for title in ("CapsNet", "AR CapsNet"):
+        wait_for_digit(page, "7", title)
+    page.wait_for_function("document.getElementById('live').textContent.includes('CapsNet: 7')")
+    page.click("#clear")
+    wait_for_digit(page, "\u2013")
+    draw(page, ONE)
+    wait_for_digit(page, "1")
+
+
+def test_test_images_and_pictures(visit: Visit) -> None:
+    page = visit.open()
+    page.get_by_role("button", name="Test image: 4").first.click()
+    wait_for_digit(page, "4")
+    page.evaluate("""async () => {
+        const canvas = new OffscreenCanvas(300, 200), context = canvas.getContext('2d');
+        context.fillStyle = 'white'; context.fillRect(0, 0, 300, 200);
+        context.lineWidth = 14; context.moveTo(150, 30); context.lineTo(150, 170); context.stroke();
+        const file = new File([await canvas.convertToBlob()], 'one.png', { type: 'image/png' });
+        const carried = new DataTransfer(); carried.items.add(file);
+        document.dispatchEvent(new DragEvent('drop', { dataTransfer: carried, bubbles: true, cancelable: true }));
+    }""")  # a photograph: dark ink on white paper
+    wait_for_digit(page, "1")
+
+
+def test_move_a_slider_and_see_the_picture_change(visit: Visit) -> None:
+    page = visit.open("dimensions")
+    page.wait_for_function("document.querySelector('.strip').width === 11 * 28")
+    assert page.locator(".strip").count() == 16
+    page.wait_for_function("document.getElementById('live').textContent.includes('is drawn')")
+    before = picture(page, "What the capsule draws")
+    page.get_by_role("slider", name="Number 3").focus()
+    page.keyboard.press("End")
+    wait_for_picture(page, "What the capsule draws", unlike=before)
+    page.get_by_role("button", name="Reset").locator("visible=true").click()
+    wait_for_picture(page, "What the capsule draws", like=before)
+    page.locator(".panel:not([hidden]) .chip", has_text="8").click()
+    page.wait_for_function("document.querySelector('.bench-top').textContent.includes('drawn by capsule 8')")
+
+
+def test_play_the_routing(visit: Visit) -> None:
+    page = visit.open("routing")
+    page.wait_for_selector("canvas[aria-label*='iteration 3']")
+    last = picture(page, "Places that voted")
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_selector("canvas[aria-label*='iteration 1']")
+    assert picture(page, "Places that voted") != last
+    page.wait_for_selector("canvas[aria-label*='iteration 3']")
+    assert page.get_by_role("button", name="Play").is_visible()
+    page.locator(".panel:not([hidden])").get_by_label("Network").select_option(label="Matrix capsules")
+    page.get_by_role("heading", name="Votes gather").wait_for()
+
+
+def test_transform_keeps_or_loses_the_answer(visit: Visit) -> None:
+    page = visit.open("transform")
+    wait_for_digit(page, "2")
+    slider = page.get_by_role("slider", name="Rotate")
+    slider.fill("90")
+    page.wait_for_function("document.querySelector('.panel:not([hidden]) .score').textContent < 0.6")
+    page.wait_for_function("/moved by [1-9]/.test(document.querySelector('.panel:not([hidden]) .card').textContent)")
+
+
+def test_run_an_attack(visit: Visit) -> None:
+    page = visit.open("attack")
+    page.get_by_role("slider", name=re.compile("Epsilon")).fill("0.5")
+    page.wait_for_function("document.querySelectorAll('.panel:not([hidden]) .fooled').length >= 2")
+    page.locator(".chip", has_text="PGD").click()
+    page.wait_for_function("document.querySelectorAll('.panel:not([hidden]) .fooled').length === 4")
+    page.get_by_role("slider", name=re.compile("Epsilon")).fill("0")
+    page.wait_for_function("document.querySelectorAll('.panel:not([hidden]) .fooled').length === 0")
+
+
+def test_results_say_when_there_are_none(visit: Visit) -> None:
+    page = visit.open("results")
+    page.get_by_text("There are no results in the folder yet").wait_for()
+
+
+def test_keyboard_only(visit: Visit) -> None:
+    page = visit.open()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the answers"
+    page.locator("#pad").focus()
+    page.keyboard.press("Delete")
+    for key in ["ArrowUp"] * 11 + [" "] + ["ArrowDown"] * 22 + [" "]:
+        page.keyboard.press(key)
+    wait_for_digit(page, "1")
+    page.get_by_role("tab", name="Draw").focus()
+    for name in ("Dimensions", "Routing"):
+        page.keyboard.press("ArrowRight")
+        assert page.get_by_role("tab", name=name).get_attribute("aria-selected") == "true"
+    page.keyboard.press("End")
+    assert page.get_by_role("tab", name="Results").evaluate("each => each === document.activeElement")
+    unnamed = page.evaluate("""() => [...document.querySelectorAll('button, input, select, [tabindex]')]
+        .filter((each) => !(each.ariaLabel || each.labels?.length || each.textContent.trim()))
+        .map((each) => each.outerHTML)""")
+    assert unnamed == []
+
+
+def test_telephone(browser: Browser, address: str) -> None:
+    """At 390 pixels nothing sticks out, fingers draw, and the answer is in sight while they do."""
+    page = browser.new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, color_scheme="dark")
+    visit = Visit(page, address)
+    for panel in ("draw", "dimensions", "routing", "transform", "attack", "pairs", "results"):
+        visit.open(panel)
+        page.wait_for_timeout(100)
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, panel
+    visit.open("draw")
+    draw(page, ONE)
+    wait_for_digit(page, "1")
+    digit = page.locator(".panel:not([hidden]) .digit").first.bounding_box()
+    assert digit
+    assert digit["y"] + digit["height"] < 844
+    small = page.evaluate("""() => [...document.querySelectorAll('button, select, .chip span, .button')]
+        .filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect())
+        .filter((frame) => frame.height < 40).length""")
+    assert small == 0
+    page.close()
+    assert not visit.troubles
+
+
+def test_themes(visit: Visit) -> None:
+    page = visit.open()
+    colours = set()
+    for _ in range(3):
+        page.click("#theme")
+        colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2

@@ -1,0 +1,31 @@
+"""The service keeps the promises of its own description: asked whatever that allows, and what it does not."""
+
+from __future__ import annotations
+
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from torchcaps.demo.app import create_app
+from torchcaps.demo.served import open_shipped
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(open_shipped()))
+
+
+@schema.parametrize()
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+def test_keeps_its_promises(case: schemathesis.Case) -> None:
+    case.call_and_validate(checks=CHECKS)
