@@ -38,7 +38,7 @@ def student_quantile(freedom: float) -> float:
     """
     whole = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
     low, high = 0.0, min(math.pi / 2, 10 / math.sqrt(freedom))  # nothing that counts lies beyond ten deviations
-    for _ in range(100):
+    for _ in range(60):
         angle = (low + high) / 2
         places = angle * (NODES + 1) / 2
         share = 0.5 + angle / 2 * float(WEIGHTS @ np.cos(places) ** (freedom - 1)) / whole

@@ -95,7 +95,8 @@ def _finding(finding: Finding) -> str:
     statement = html.escape(finding.statement)
     for sign in ("&gt;", "&lt;", "minus"):
         statement = statement.replace(f" {sign} ", f" <b>{sign}</b> ")
-    return f"<li>{statement}: <b>{html.escape(finding_words(finding))}</b></li>"
+    words = html.escape(finding_words(finding)).removeprefix(finding.verdict)
+    return f"<li>{statement}: <b>{finding.verdict}</b>{words}</li>"
 
 
 def _section(report: PaperReport, section: Section) -> str:

@@ -11,7 +11,7 @@ from torchcaps.reproduce.evidence import Evidence, PaperEvidence
 from torchcaps.reproduce.intervals import mean_interval
 
 DASH = "—"
-DECIMALS = {"%": 2, "points": 2, "ratio": 3, "nats": 3, "count": 0}
+DECIMALS = {"%": 2, "points": 2, "ratio": 3, "nats": 4, "count": 0}
 WIDE = 5  # more columns than this, and than rows, are turned into rows: no phone and no sheet of paper is wider
 NARROW = 3  # columns that leave room for the paper's value beside ours
 READING = "Each value is the mean ± half of its 95 % interval over seeds (Student's t), or that of a single seed."
@@ -163,6 +163,6 @@ def _html_entry(entry: Entry | None) -> str:
     if entry is None:
         return "<td></td>"
     marks = f"<sup>{','.join(map(str, entry.notes))}</sup>" if entry.notes else ""
-    paper = f"<small>paper {entry.paper}</small>" if entry.paper else ""
+    paper = f"paper {entry.paper}" if entry.paper else ""
     kind = " class='open'" if entry.ours in (DASH, "cited") else ""
-    return f"<td{kind}><span>{entry.ours}{marks}</span>{paper}</td>"
+    return f"<td{kind}><span>{entry.ours}{marks}</span><small>{paper}</small></td>"

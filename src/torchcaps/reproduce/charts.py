@@ -1,0 +1,112 @@
+"""How curves, histograms and values of result files are drawn into axes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
+
+from torchcaps.analysis.style import COLOURS
+from torchcaps.evaluate.curves import MARKERS
+from torchcaps.reproduce.evidence import Evidence
+from torchcaps.reproduce.intervals import mean_interval
+from torchcaps.reproduce.results import CellResult
+
+# What is drawn to the right and upward, by measure.
+AXES = {
+    "attack-accuracy": ("epsilon, pixels in [0, 1]", "accuracy, %"),
+    "targeted-success": ("epsilon, pixels in [0, 1]", "success of the attack, %"),
+    "universal-accuracy": ("iteration of the attack", "accuracy, %"),
+    "learning-curve": ("step", "error, %"),
+    "viewpoint-error": ("angle, degrees", "error, %"),
+    "familiar-error": ("angle, degrees", "error, %"),
+    "alignment-cosines": ("cosine", "images"),
+}
+FALLING = "learning-curve"  # over several powers of ten
+
+
+def curve_of(result: CellResult) -> list[list[float]]:
+    """The points of a result, in order; an attack's begin with the images as they are."""
+    points: list[list[float]] = result.details.get("curve") or result.details.get("by_degree") or []
+    clean = result.details.get("clean_accuracy")
+    if result.measure == "attack-accuracy" and clean is not None and len(points) > 1:
+        points = [[0.0, clean], *points]
+    return points
+
+
+def paint_curve(axes: Any, number: int, label: str, each: Evidence) -> None:
+    """The mean over seeds; what a sanity check warns of is dashed and hollow."""
+    curves = [curve_of(result) for result in each.results]
+    places = [place for place, _ in curves[0]]
+    suspect = any(result.warnings for result in each.results)
+    style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if suspect else {}
+    style |= {"color": COLOURS[number % len(COLOURS)]}
+    label += " (see the warning)" if suspect else ""
+    marker = MARKERS[number % len(MARKERS)] if len(places) <= 20 else ""
+    if any([place for place, _ in curve] != places for curve in curves):  # nothing to average: every seed a line
+        for seed, curve in enumerate(curves):
+            axes.plot(*zip(*curve, strict=True), label=None if seed else label, **style)
+        return
+    values = [[value for _, value in points] for points in zip(*curves, strict=True)]
+    axes.plot(places, list(map(statistics.fmean, values)), marker=marker, markersize=4, label=label, **style)
+    axes.fill_between(
+        places, list(map(min, values)), list(map(max, values)), color=style["color"], alpha=0.2, linewidth=0
+    )
+
+
+def paint_histogram(axes: Any, number: int, label: str, each: Evidence) -> None:
+    """Counts in bins, of the first seed."""
+    found = each.results[0].details["histogram"]
+    axes.stairs(
+        found["counts"], found["edges"], fill=True, alpha=0.6, color=COLOURS[number % len(COLOURS)], label=label
+    )
+
+
+def axes_grid(count: int) -> tuple[Figure, Sequence[Any]]:
+    """Axes two in a row: small enough for a page, large enough for a phone."""
+    columns = min(2, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(4.5 * columns if count > 1 else 5.5, 3 * rows))
+    figure.set_layout_engine("constrained")
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in grid[:count]:
+        axes.grid(alpha=0.6)
+    for axes in grid[count:]:
+        axes.set_axis_off()
+    return figure, grid[:count]
+
+
+def name_axes(axes: Any, measure: str, title: str) -> None:
+    """Titles and scales that fit a measure."""
+    across, upward = AXES.get(measure, ("", ""))
+    axes.set(xlabel=across, ylabel=upward)
+    axes.set_title(title, fontsize=10)
+    if measure == FALLING:
+        axes.set_yscale("log")
+        for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            set_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+    axes.legend(fontsize=8)
+
+
+def paint_values(axes: Any, cells: Sequence[Evidence]) -> None:
+    """One value a cell with its interval over seeds, columns across and rows as lines."""
+    columns = list(dict.fromkeys(each.cell.column for each in cells))
+    rows = list(dict.fromkeys(each.cell.row for each in cells))
+    for number, row in enumerate(rows):
+        found = [each for each in cells if each.cell.row == row]
+        samples = [list(each.values.values()) for each in found]
+        axes.errorbar(
+            [columns.index(each.cell.column) + 0.06 * (number - (len(rows) - 1) / 2) for each in found],
+            [statistics.fmean(values) for values in samples],
+            [mean_interval(values).half if len(values) > 1 else 0 for values in samples],
+            color=COLOURS[number % len(COLOURS)],
+            marker=MARKERS[number % len(MARKERS)],
+            capsize=3,
+            label=row,
+        )
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_xlim(-0.4, len(columns) - 0.6)
+    axes.legend(fontsize=8)
