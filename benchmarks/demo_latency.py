@@ -1,0 +1,73 @@
+"""How long the page waits: time of single questions to the service, with the shipped CapsNet, from a second process.
+
+Run: python -m benchmarks.demo_latency [--questions 300]; writes results/bench/demo-latency.json. Keep the machine quiet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.serving import running_service
+from torchcaps.bench.results import write_result
+from torchcaps.pretrained import load_samples
+from torchcaps.progress import progress_bar
+
+NAME = "capsnet-mnist-laptop"
+
+
+def quantiles(seconds: list[float]) -> dict[str, float]:
+    """Milliseconds of the middle, of all but the slowest 5 % and of all but the slowest 1 %."""
+    cuts = statistics.quantiles(seconds, n=100)
+    return {name: round(1000 * cuts[place], 2) for name, place in (("p50", 49), ("p95", 94), ("p99", 98))}
+
+
+def timed(client: httpx.Client, path: str, questions: list[dict[str, Any]], count: int) -> dict[str, float]:
+    """Ask one question after the other."""
+    seconds = []
+    with progress_bar(path, count) as advance:
+        for number in range(-20, count):  # the first ones warm up
+            began = time.perf_counter()
+            client.post(path, json=questions[number % len(questions)]).raise_for_status()
+            if number >= 0:
+                seconds.append(time.perf_counter() - began)
+                advance(1)
+    return quantiles(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=300)
+    parser.add_argument("--out", type=Path, default=Path("results/bench"))
+    given = parser.parse_args()
+    samples = load_samples("mnist")
+    assert samples is not None
+    with (
+        running_service("demo", "--no-browser") as service,
+        httpx.Client(base_url=service.address, timeout=60) as client,
+    ):
+        asked = [{"model": NAME, "image": (image[0] / 255).tolist()} for image in samples.images]
+        poses = [client.post("/api/predict", json=each).json() for each in asked]
+        drawn = [{"model": NAME, "pose": each["pose"], "label": each["label"]} for each in poses]
+        swept = [each | {"sweep": {"reach": 0.25, "steps": 11}} for each in drawn]
+        found = {
+            "start (s)": round(service.seconds_to_start, 2),
+            "questions": given.questions,
+            "milliseconds": {
+                "predict": timed(client, "/api/predict", asked, given.questions),
+                "reconstruct": timed(client, "/api/reconstruct", drawn, given.questions),
+                "reconstruct, all strips": timed(client, "/api/reconstruct", swept, given.questions // 3),
+                "routing": timed(client, "/api/routing", asked, given.questions // 3),
+                "attack, fgsm": timed(client, "/api/attack", [each | {"epsilon": 0.1} for each in asked], 50),
+            },
+        }
+    print(write_result(given.out, "demo-latency", found), found)
+
+
+if __name__ == "__main__":
+    main()

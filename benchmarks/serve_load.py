@@ -1,0 +1,105 @@
+"""What ``torchcaps serve`` carries: many clients at once for a minute, from a second process.
+
+Run: python -m benchmarks.serve_load [--clients 50] [--seconds 60]; writes results/bench/serve.json. Keep the machine
+quiet. Every client asks again as soon as it has its answer; memory of the service is read every second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.demo_latency import NAME, quantiles
+from benchmarks.serving import running_service
+from torchcaps.bench.results import write_result
+from torchcaps.pretrained import load_samples
+from torchcaps.progress import progress_bar
+
+
+async def ask_until(client: httpx.AsyncClient, questions: list[bytes], end: float, seen: dict[str, Any]) -> None:
+    """One client: question after question until the time is up."""
+    number = 0
+    headers = {"content-type": "application/json"}
+    while time.perf_counter() < end:
+        began = time.perf_counter()
+        try:
+            answer = await client.post("/api/predict", content=questions[number % len(questions)], headers=headers)
+            seen["status"][str(answer.status_code)] += 1
+        except httpx.TransportError as error:
+            seen["status"][type(error).__name__] += 1
+        seen["seconds"].append(time.perf_counter() - began)
+        number += 1
+
+
+async def watch(client: httpx.AsyncClient, end: float, memory: list[float], seconds: float) -> None:
+    """Read the service's memory every second."""
+    with progress_bar("clients ask", int(seconds)) as advance:
+        while time.perf_counter() < end:
+            for line in (await client.get("/metrics")).text.splitlines():
+                if line.startswith("process_resident_memory_bytes"):
+                    memory.append(round(float(line.split()[1]) / 1e6, 1))
+            advance(1)
+            await asyncio.sleep(1)
+
+
+async def measure(address: str, clients: int, seconds: float) -> dict[str, Any]:
+    """Let the clients ask; throughput, latency, statuses and memory."""
+    samples = load_samples("mnist")
+    assert samples is not None
+    questions = [
+        httpx.Request("POST", address, json={"model": NAME, "image": (image[0] / 255).tolist()}).read()
+        for image in samples.images
+    ]
+    seen: dict[str, Any] = {"status": Counter(), "seconds": []}
+    memory: list[float] = []
+    limits = httpx.Limits(max_connections=clients + 1)
+    async with httpx.AsyncClient(base_url=address, timeout=30, limits=limits) as client:
+        await client.post("/api/predict", content=questions[0], headers={"content-type": "application/json"})
+        end = time.perf_counter() + seconds
+        await asyncio.gather(
+            watch(client, end, memory, seconds), *(ask_until(client, questions, end, seen) for _ in range(clients))
+        )
+        batches = batch_sizes((await client.get("/metrics")).text)
+    third = max(1, len(memory) // 3)
+    return {
+        "clients": clients,
+        "seconds": seconds,
+        "answers": len(seen["seconds"]),
+        "answers per second": round(len(seen["seconds"]) / seconds, 1),
+        "milliseconds": quantiles(seen["seconds"]),
+        "status": dict(seen["status"]),
+        "images in a batch": batches,
+        "memory (MB)": {
+            "first third": max(memory[:third]),
+            "last third": max(memory[-third:]),
+            "every second": memory,
+        },
+    }
+
+
+def batch_sizes(text: str) -> float:
+    """Mean number of questions that went through the model together."""
+    values = {line.split("{")[0]: float(line.split()[1]) for line in text.splitlines() if f'model="{NAME}"' in line}
+    return round(values["torchcaps_answered_total"] / values["torchcaps_batches_total"], 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--out", type=Path, default=Path("results/bench"))
+    given = parser.parse_args()
+    with running_service("serve") as service:
+        found = asyncio.run(measure(service.address, given.clients, given.seconds))
+    shown = {key: value for key, value in found.items() if key != "memory (MB)"}
+    print(write_result(given.out, "serve", found), shown)
+
+
+if __name__ == "__main__":
+    main()
