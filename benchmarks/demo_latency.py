@@ -1,6 +1,7 @@
 """How long the page waits: time of single questions to the service, with the shipped CapsNet, from a second process.
 
-Run: python -m benchmarks.demo_latency [--questions 300]; writes results/bench/demo-latency.json. Keep the machine quiet.
+Run: python -m benchmarks.demo_latency [--questions 300]; writes results/bench/demo-latency.json. Keep the machine
+quiet.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-
 from benchmarks.serving import running_service
+
 from torchcaps.bench.results import write_result
 from torchcaps.pretrained import load_samples
 from torchcaps.progress import progress_bar
