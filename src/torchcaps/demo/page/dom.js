@@ -13,7 +13,7 @@ export function make(name, attributes = {}, ...children) {
 
 /** A labelled slider that tells its value; `show` turns a number into words. */
 export function slider(label, { min, max, step, value, show = String }, changed) {
-  const number = make("output", {}, show(value));
+  const number = make("span", { class: "value", "aria-hidden": "true" }, show(value)); // an output would take the label
   const input = make("input", { type: "range", min, max, step, value, "aria-valuetext": show(value) });
   const set = (to) => {
     input.value = to;

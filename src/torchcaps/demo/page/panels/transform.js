@@ -36,7 +36,7 @@ export function transformPanel({ models, drawing }) {
   });
   const element = make("div", { class: "panel" },
     make("p", { class: "lead" }, "Capsules claim to hold a digit's pose apart from what it is: turned or slanted, the answer ",
-      "should stay and the pose should change. None of these networks was trained on turned digits."),
+      "should stay and the pose should change. A network that was trained on upright digits has never seen any other."),
     make("div", { class: "workbench" },
       make("div", { class: "pair" }, make("figure", {}, preview, make("figcaption", {}, "as the networks see it now")),
         make("div", { class: "sliders" }, ...sliders.map(({ control }) => control.element)), reset),
