@@ -21,7 +21,7 @@ MAY_USE = {
     "models": {"functional", "kernels", "routing", "layers", "losses"},
     "analysis": {"functional", "routing", "layers", "models", "data"},
     "attacks": {"functional", "models", "data"},
-    "train": {"models", "losses", "data", "routing"},
+    "train": {"models", "losses", "data", "routing", "plugins"},
     "pretrained": {"models", "train"},
     "testing": {"functional", "routing", "layers", "models", "losses"},
     "plugins": set(),
@@ -30,7 +30,7 @@ MAY_USE = {
     "bench": {"train", "losses", "data", "models", "layers", "routing", "kernels", "functional"},
     "reproduce": {"bench", "compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
     "demo": {"reproduce", "pretrained", "evaluate", "train", "attacks", "analysis", "models", "layers", "routing"}
-    | {"data", "__version__"},
+    | {"kernels", "data", "__version__"},
     "cli": {"demo", "reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data", "routing"}
     | {"bench", "losses", "plugins", "__version__"},
 }

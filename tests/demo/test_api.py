@@ -13,7 +13,7 @@ from torch import Tensor
 from tests.demo.conftest import decoded, rows
 from torchcaps.analysis import inspect_layers, perturb_dimensions, vote_maps
 from torchcaps.data.geometry import rotation, warp
-from torchcaps.demo.app import create_app
+from torchcaps.demo.results import read_results
 from torchcaps.demo.served import Served, open_runs
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json
@@ -140,21 +140,15 @@ def test_wrong_names_and_values_are_told(client: httpx.Client) -> None:
         assert words in answer.json()["detail"]
 
 
-def test_results_of_a_folder(tmp_path: Path, shipped: list[Served]) -> None:
-    from fastapi.testclient import TestClient
-
+def test_results_of_a_folder(tmp_path: Path) -> None:
+    cell = {"paper": "gu2021", "table": "table1", "cell": "capsnet", "profile": "laptop", "measure": "accuracy"}
+    rest = {"unit": "%", "published": 79.0, "fingerprint": "x", "environment": {}}
     for seed, value in enumerate((90.0, 92.0)):
-        result = {
-            "paper": "gu2021", "table": "table1", "cell": "capsnet", "profile": "laptop", "seed": seed,
-            "measure": "accuracy", "unit": "%", "value": value, "published": 79.0,
-            "fingerprint": "x", "environment": {},
-        }  # fmt: skip
-        write_json(tmp_path / "gu2021" / "table1" / f"capsnet-laptop-seed{seed}.json", result)
-    with TestClient(create_app(shipped[:1], results=tmp_path)) as client:
-        (paper,) = client.get("/api/results").json()
-    assert paper["paper"] == "gu2021"
-    assert paper["rows"][0]["value"] == 91.0
-    assert paper["rows"][0]["seeds"] == 2
+        target = tmp_path / "gu2021" / "table1" / f"capsnet-laptop-seed{seed}.json"
+        write_json(target, cell | rest | {"seed": seed, "value": value})
+    (paper,) = read_results(tmp_path)
+    assert paper.paper == "gu2021"
+    assert (paper.rows[0].value, paper.rows[0].seeds, paper.rows[0].published) == (91.0, 2, 79.0)
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:

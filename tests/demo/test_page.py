@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 CHROMIUM = find_chromium()
 LOUD = "NO CHROMIUM: the page was NOT tested. Install it (Debian: apt-get install chromium) or set TORCHCAPS_CHROMIUM"
+if CHROMIUM is None:
+    warnings.warn(LOUD, stacklevel=1)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LOUD)
 
 

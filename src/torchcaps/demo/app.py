@@ -102,7 +102,7 @@ def add_answers(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/models", summary="The models that are served")
     async def list_models() -> list[ModelInfo]:
-        return [each.info for each in service.served.values()]
+        return service.infos
 
     @app.get("/api/samples", summary="Test images of a model's dataset")
     async def samples(model: ModelName) -> SampleImages:

@@ -16,6 +16,7 @@ from torchcaps.demo.picture import as_pictures
 from torchcaps.demo.schemas import ModelInfo, SampleImages
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
+from torchcaps.kernels.choice import use_kernels
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import Model, models
 from torchcaps.pretrained import Card, list_pretrained, load_samples
@@ -38,7 +39,8 @@ class Served:
     @cached_property
     def info(self) -> ModelInfo:
         """What the service tells about it."""
-        with torch.no_grad():
+        # In the plain form, which needs nothing compiled: a service should not wait for that to start.
+        with torch.no_grad(), use_kernels("plain"):
             pose = self.model(torch.zeros(1, *self.model.image_shape)).pose
         size = None if pose is None else pose.shape[2]
         return ModelInfo(

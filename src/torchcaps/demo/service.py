@@ -41,6 +41,7 @@ class Service:
         if not served:
             raise TorchcapsError("there is no model to serve: name the folder of a trained run")
         self.served = {each.name: each for each in served}
+        self.infos = [each.info for each in served]
         self.workers = {name: Worker(name) for name in self.served}
         # The same function object for all requests: that is how a worker knows which of them can go together.
         self._predict = {name: partial(answers.predict, each) for name, each in self.served.items()}
