@@ -22,7 +22,7 @@ def judge(folder: Path, claim: str) -> Judgement:
 def test_nothing_measured_is_undecided(tmp_path: Path) -> None:
     found = judge(tmp_path, "greater")
     assert found.verdict == "undecided"
-    assert found.findings[0].test == "not measured yet: A <script> (MNIST), B (MNIST)"
+    assert found.findings[0].test == "not measured yet"
     write_made(tmp_path, "table1/a", [98.0, 98.1, 98.2])
     assert judge(tmp_path, "greater").findings[0].test == "not measured yet: B (MNIST)"
 

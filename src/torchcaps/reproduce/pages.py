@@ -95,8 +95,10 @@ def _finding(finding: Finding) -> str:
     statement = html.escape(finding.statement)
     for sign in ("&gt;", "&lt;", "minus"):
         statement = statement.replace(f" {sign} ", f" <b>{sign}</b> ")
-    words = html.escape(finding_words(finding)).removeprefix(finding.verdict)
-    return f"<li>{statement}: <b>{finding.verdict}</b>{words}</li>"
+    words = html.escape(finding_words(finding))
+    if finding.measured:
+        words = f"<b>{finding.verdict}</b>{words.removeprefix(finding.verdict)}"
+    return f"<li>{statement}: {words}</li>"
 
 
 def _section(report: PaperReport, section: Section) -> str:

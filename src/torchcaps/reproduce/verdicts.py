@@ -78,7 +78,8 @@ def compare(comparison: Comparison, paper: PaperEvidence) -> Finding:
     weights = {path: weight for path, weight in cell_weights(comparison).items() if weight}
     missing = [cell_label(path, paper) for path in weights if not paper.cells[path].values]
     if missing:
-        return Finding(statement, "undecided", f"not measured yet: {', '.join(missing)}", measured=False)
+        which = f": {', '.join(missing)}" if len(missing) < len(weights) else ""
+        return Finding(statement, "undecided", f"not measured yet{which}", measured=False)
     cells = [paper.cells[path] for path in weights]
     interval, test = _interval(list(weights.values()), cells)
     if interval is None:

@@ -44,7 +44,7 @@ def verdict_words(judgement: Judgement) -> str:
 def finding_words(finding: Finding) -> str:
     """What came out of a comparison: the verdict, the interval and the test."""
     if finding.interval is None:
-        return f"{finding.verdict} ({finding.test})"
+        return f"{finding.verdict} ({finding.test})" if finding.measured else finding.test
     found = finding.interval
     low, centre, high = (show_number(value, finding.unit) for value in (found.low, found.centre, found.high))
     value = f"{centre} {finding.unit}, 95 % interval {low} to {high}" if found.half else centre
