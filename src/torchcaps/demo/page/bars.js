@@ -30,13 +30,15 @@ export function bars(names) {
     const mark = make("i", { class: "mark", hidden: true });
     return { fill, mark, element: make("li", {}, make("span", { class: "bar" }, fill, mark), make("b", {}, name)) };
   });
-  const element = make("ol", { class: "bars", "aria-hidden": "true" }, ...rows.map((row) => row.element));
+  // Digits stand below upright bars; words need bars that lie.
+  const kind = names.some((name) => name.length > 2) ? "bars lying" : "bars";
+  const element = make("ol", { class: kind, "aria-hidden": "true" }, ...rows.map((row) => row.element));
   function show(scores, winners, before = null) {
     rows.forEach((row, label) => {
-      row.fill.style.transform = `scaleY(${Math.min(1, scores?.[label] ?? 0)})`;
+      row.fill.style.setProperty("--part", Math.min(1, scores?.[label] ?? 0));
       row.element.classList.toggle("winner", Boolean(winners?.includes(label)));
       row.mark.hidden = before === null;
-      if (before) row.mark.style.bottom = `${Math.min(1, before[label]) * 100}%`;
+      if (before) row.mark.style.setProperty("--part", Math.min(1, before[label]));
     });
   }
   return { element, show };
@@ -59,7 +61,7 @@ export function answerCard(info, all, ...extra) {
   function show(scores, before = null) {
     const label = scores ? scores.indexOf(Math.max(...scores)) : null;
     digit.textContent = scores ? info.class_names[label] : "–";
-    digit.classList.toggle("long", digit.textContent.length > 3);
+    digit.classList.toggle("long", digit.textContent.length > 2);
     score.textContent = scores ? scores[label].toFixed(2) : "";
     chart.show(scores, scores ? [label] : [], before);
     return scores ? `${title}: ${info.class_names[label]}, ${scores[label].toFixed(2)}` : "";

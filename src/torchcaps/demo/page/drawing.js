@@ -8,6 +8,12 @@ const DIGITS = /^(mnist|multimnist|affnist|glyphs)/;
 /** Whether a network was trained on digits: those are drawn as ink, and centred as MNIST is. */
 export const knowsDigits = (info) => DIGITS.test(info.data);
 
+/** The networks that stand side by side: those that look for one thing in an image, or all if there are no such. */
+export function sideBySide(models) {
+  const single = models.filter((info) => info.labels_per_image === 1);
+  return single.length ? single : models;
+}
+
 /** The image for a network: {channels, height, width, bytes}. Kept until the drawing changes. */
 export class Drawing {
   constructor(pad) {

@@ -3,12 +3,13 @@
 import { announce, ask, latest } from "../api.js";
 import { answerCard, titleOf } from "../bars.js";
 import { chips, make, slider } from "../dom.js";
+import { sideBySide } from "../drawing.js";
 import { paint, paintNoise, single } from "../images.js";
 
 const METHODS = [["fgsm", "FGSM: one step"], ["pgd", "PGD: many steps"]];
 
 export function attackPanel({ models, drawing }) {
-  const shown = models.filter((info) => info.labels_per_image === 1);
+  const shown = sideBySide(models);
   let attack = "fgsm";
   let epsilon = 0.2;
   const method = chips("Attack", METHODS, (value) => {

@@ -3,9 +3,10 @@
 import { announce, ask, latest } from "../api.js";
 import { answerCard } from "../bars.js";
 import { make } from "../dom.js";
+import { sideBySide } from "../drawing.js";
 
 export function drawPanel({ models, drawing }) {
-  const shown = models.filter((info) => info.labels_per_image === 1);
+  const shown = sideBySide(models);
   const cards = shown.map((info) => answerCard(info, models));
   const element = make("div", { class: "panel" });
   element.append(

@@ -43,7 +43,7 @@ export function pairsPanel({ models, drawing }) {
       each.caption.textContent = `${info.class_names[order[number]]}, ${answer.scores[order[number]].toFixed(2)}`;
     });
     overlay(both.canvas, images, colours);
-    words.textContent = `I see ${order.map((label) => info.class_names[label]).join(" and ")}.`;
+    words.textContent = `Sees ${order.map((label) => info.class_names[label]).join(" and ")}.`;
     announce(words.textContent);
   });
   return { id: "pairs", title: "Two digits", element, open: update, changed: update };

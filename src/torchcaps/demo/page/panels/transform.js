@@ -4,6 +4,7 @@ import { announce, ask, latest } from "../api.js";
 import { answerCard } from "../bars.js";
 import { poseChart } from "../chart.js";
 import { make, slider } from "../dom.js";
+import { sideBySide } from "../drawing.js";
 import { paint, single } from "../images.js";
 
 const degrees = (value) => `${value}°`;
@@ -17,7 +18,7 @@ const CHANGES = {
 };
 
 export function transformPanel({ models, drawing }) {
-  const shown = models.filter((info) => info.labels_per_image === 1);
+  const shown = sideBySide(models);
   const transform = {};
   const sliders = Object.entries(CHANGES).map(([name, [label, range]]) => {
     transform[name] = range.value;
