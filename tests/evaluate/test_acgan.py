@@ -40,7 +40,7 @@ def test_maps_and_parameters_have_the_papers_shapes() -> None:
     maps: list[tuple[int, ...]] = []
     for layer in gan.generator.layers:
         layer.register_forward_hook(lambda _, given, made: maps.append(tuple(made.shape[1:])))
-    images = gan.generator(torch.randn(2, NOISE), torch.tensor([3, 4]))
+    images = gan.generator(torch.randn(2, NOISE), torch.tensor([3, 4])).detach()
     assert images.shape == (2, 1, 28, 28)
     assert 0 < float(images.min()) <= float(images.max()) < 1
     assert list(dict.fromkeys(each for each in maps if len(each) == 3)) == [
@@ -64,7 +64,8 @@ def test_a_step_is_that_of_two_networks_with_an_optimiser_each() -> None:
     gan = ACGAN()
     torch.manual_seed(1)
     other = ACGAN()
-    optimizer = torch.optim.Adam(gan.parameters(), 2e-4, betas=(0.5, 0.999))
+    # What Adam does where a gradient is nearly zero is up to rounding; momentum too would move what has no gradient.
+    optimizer = torch.optim.SGD(gan.parameters(), 0.05, momentum=0.5)
     step = reference.stepper(other.generator, other.discriminator)
     for seed in (5, 6):
         torch.manual_seed(seed)
@@ -72,7 +73,7 @@ def test_a_step_is_that_of_two_networks_with_an_optimiser_each() -> None:
         torch.manual_seed(seed)
         step(batch.images, batch.labels)
     for (name, ours), theirs in zip(gan.state_dict().items(), other.state_dict().values(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5, msg=name)
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def test_training_goes_on_where_it_stopped_and_ends_alike(tmp_path: Path) -> None:
@@ -148,5 +149,5 @@ def test_error_by_epoch_in_json_table_and_figures(cache: Path, tmp_path: Path, m
 def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     with pytest.raises(TorchcapsError, match="drawn digits cannot be shown to a model trained on glyphs"):
         protocols.get("acgan").measure(trained(), "glyphs", 10)
-    with pytest.raises(TorchcapsError, match="draws ten kinds of 28x28 grey images, and turntable-small has others"):
+    with pytest.raises(TorchcapsError, match="draws ten kinds of 28x28 grey images, which turntable-small has not"):
         train_acgan(tmp_path, GanSettings(data="turntable-small"), 1)

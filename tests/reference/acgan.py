@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 def stepper(generator: nn.Module, discriminator: nn.Module) -> Callable[[Tensor, Tensor], None]:
     """A function that does one step; random numbers are drawn as the step under test draws them."""
-    judge = torch.optim.Adam(discriminator.parameters(), 2e-4, betas=(0.5, 0.999))
-    forger = torch.optim.Adam(generator.parameters(), 2e-4, betas=(0.5, 0.999))
+    judge = torch.optim.SGD(discriminator.parameters(), 0.05, momentum=0.5)
+    forger = torch.optim.SGD(generator.parameters(), 0.05, momentum=0.5)
 
     def step(images: Tensor, labels: Tensor) -> None:
         count = len(labels)

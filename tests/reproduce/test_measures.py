@@ -10,7 +10,6 @@ from torchcaps.data import MemoryImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run, measure_viewpoints
 from torchcaps.evaluate.affine import PLACED, affine_sets
-from torchcaps.evaluate.viewpoint import viewpoint_sets
 from torchcaps.files import read_json, write_json
 from torchcaps.reproduce.measures import measures
 from torchcaps.reproduce.spec import list_papers, load_spec
@@ -35,7 +34,7 @@ def test_specs_give_measures_only_settings_that_they_know(paper: str) -> None:
 
 def test_every_measure_says_what_it_is() -> None:
     for record in measures:
-        assert record.unit in ("%", "nats", "ratio", "count")
+        assert record.unit in ("%", "nats", "ratio", "count", "distance", "picture")
         assert record.how
         if record.name != "alignment-random":
             with pytest.raises(TorchcapsError, match="needs a training"):
@@ -65,15 +64,16 @@ def test_accuracy_is_read_where_it_was_written(run: RunFolder) -> None:
 
 
 def test_thirteen_crops_are_averaged(tmp_path: Path) -> None:
-    run = small_run(tmp_path / "toys", data="turntable-small", train_images=100)
-    model, images = load(run.path), load_dataset("turntable-small", "test").batch(torch.arange(20))
+    run = small_run(tmp_path / "crops", image_shape=(1, 20, 20), augmentation="crop=20")
+    model, images = load(run.path), load_dataset("glyphs", "test").batch(torch.arange(50))
     offsets = [(0, 0), *((side * far, other * far) for far in (1, 2, 3) for side in (-1, 1) for other in (-1, 1))]
     with torch.no_grad():
-        crops = [images.images[:, :, 8 + down : 40 + down, 8 + right : 40 + right] for down, right in offsets]
+        crops = [images.images[:, :, 4 + down : 24 + down, 4 + right : 24 + right] for down, right in offsets]
         scores = sum(model(crop).scores for crop in crops)
     wrong = int((scores.argmax(1) != images.labels).sum())
-    found = measured("multicrop-error", run, images=20)
-    assert (found.value, found.images) == (pytest.approx(5 * wrong), 20)
+    found = measured("multicrop-error", run, images=50)
+    assert (found.value, found.images) == (pytest.approx(2 * wrong), 50)
+    assert found.value != measured("test-error", run, images=50).value, "a case in which the crops matter"
 
 
 def test_learning_curve_is_that_of_the_validation_images(run: RunFolder) -> None:
@@ -101,14 +101,19 @@ def test_affine_change_is_measured_on_affnist(run: RunFolder, monkeypatch: pytes
     assert found.images == 60
 
 
-def test_novel_and_familiar_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = small_run(tmp_path / "toys", data="turntable-azimuth", train_images=100)
-    wanted = measure_viewpoints(load(run.path), *viewpoint_sets("turntable-azimuth"), images_used=100)
+def test_novel_and_familiar_sides(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    upright = _glyphs("mnist", "test")
+    azimuths = {"azimuth": torch.tensor([0, 80, 160, 240]).repeat(250)}
+    seen = MemoryImages(upright.images, upright.labels, upright.class_names, azimuths)
+    sets = (seen.where(azimuths["azimuth"] < 100), seen.where(azimuths["azimuth"] > 100), "azimuth")
+    monkeypatch.setattr("torchcaps.reproduce.measures.affine.viewpoint_sets", lambda data: sets)
+    wanted = measure_viewpoints(load(run.path), *sets, images_used=100)
     for measure, sides in (("viewpoint-error", "novel"), ("familiar-error", "familiar")):
         found = measured(measure, run, images=100)
         assert (found.value, found.images) == (100 * wanted[f"{sides}_error"], 100)
         shares = {str(degree): 1 - error / 100 for degree, error in found.details["by_degree"]}
         assert shares == pytest.approx(wanted["by_degree"][sides])
+    assert wanted["novel_error"] != wanted["familiar_error"]
 
 
 def _glyphs(name: str, split: str) -> MemoryImages:

@@ -15,7 +15,7 @@ from torchcaps.bench.timing import Budget
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.acgan import GanSettings, generate
-from torchcaps.train import RunFolder, load
+from torchcaps.train import RunFolder, load, resolve
 
 
 @pytest.fixture(scope="module")
@@ -50,18 +50,10 @@ def test_a_step_is_really_timed(runs: list[RunFolder], monkeypatch: pytest.Monke
     assert found.details["step_seconds"]["own"]["rounds"] == 3
 
 
-def test_what_is_timed_is_what_the_run_trains(tmp_path: Path) -> None:
+def test_what_is_timed_is_what_the_run_trains() -> None:
     options = {"filters": 8, "types": 2, "decoder": "none"}
-    run = small_run(
-        tmp_path / "toys",
-        model="capsnet",
-        data="turntable-small",
-        options=options,
-        loss="cross-entropy",
-        train_images=50,
-        steps=1,
-    )
-    subject = Timed(timed._net(run.config()), "torchcaps")
+    config = resolve(model="capsnet", data="turntable-small", options=options, loss="cross-entropy", batch_size=32)
+    subject = Timed(timed.net_of(config), "torchcaps")
     assert subject.images.shape == (32, 2, 32, 32)
     assert subject.model.classes == 5
     assert subject.model.decoder is None

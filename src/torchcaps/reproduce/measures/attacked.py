@@ -28,7 +28,7 @@ def attack_accuracy(
     logits: str = STRONGEST,
 ) -> Measured:
     """hinton2018, section 6 and figure 3."""
-    return _attacked(subject, attack, _chosen(epsilon, epsilons), images, logits, lambda row: row["accuracy"])
+    return _attacked(subject, attack, epsilon, epsilons, images, logits, lambda row: row["accuracy"])
 
 
 @measure_named(
@@ -44,8 +44,7 @@ def targeted_success(
     logits: str = STRONGEST,
 ) -> Measured:
     """hinton2018, section 6 and figure 3, right."""
-    wanted = _chosen(epsilon, epsilons)
-    return _attacked(subject, "targeted-fgsm", wanted, images, logits, lambda row: row["target_success"])
+    return _attacked(subject, "targeted-fgsm", epsilon, epsilons, images, logits, lambda row: row["target_success"])
 
 
 @measure_named(
@@ -58,8 +57,7 @@ def transfer_accuracy(
     run = subject.run
     if "source" not in subject.others:
         raise TorchcapsError(f"a transferred attack on {run.path.name} needs a training in the role 'source'")
-    wanted = _chosen(epsilon, epsilons)
-    return _attacked(subject, "transfer", wanted, images, STRONGEST, lambda row: row["accuracy"])
+    return _attacked(subject, "transfer", epsilon, epsilons, images, STRONGEST, lambda row: row["accuracy"])
 
 
 @measure_named(
@@ -89,10 +87,19 @@ def gradient_zeros(subject: Subject, images: int = IMAGES, logits: str = STRONGE
 
 
 def _attacked(
-    subject: Subject, attack: str, epsilons: Sequence[float], images: int, logits: str, read: Callable[[Row], float]
+    subject: Subject,
+    attack: str,
+    epsilon: float | None,
+    epsilons: Sequence[float] | None,
+    images: int,
+    logits: str,
+    read: Callable[[Row], float],
 ) -> Measured:
     """The share at an epsilon, or a curve over several."""
-    result = _attack(subject, load(subject.run.path), attack, epsilons, images, logits)
+    model = load(subject.run.path)
+    if (epsilon is None) == (epsilons is None):
+        raise TorchcapsError("an attack needs either one 'epsilon' or a list of 'epsilons', in pixels of [0, 1]")
+    result = _attack(subject, model, attack, epsilons or (epsilon or 0.0,), images, logits)
     curve = [[row["epsilon"], 100 * read(row)] for row in result["attacks"]]
     details = {"curve": curve, "clean_accuracy": 100 * result["clean_accuracy"], "gradient": result["gradient"]}
     value, count = (curve[0][1], result["images"]) if len(curve) == 1 else (None, None)
@@ -120,12 +127,6 @@ def _attack(
         baseline=load(source.path) if source else None,
         options=options,
     )
-
-
-def _chosen(epsilon: float | None, epsilons: Sequence[float] | None) -> tuple[float, ...]:
-    if (epsilon is None) == (epsilons is None):
-        raise TorchcapsError("an attack needs either one 'epsilon' or a list of 'epsilons', in pixels of [0, 1]")
-    return tuple(epsilons) if epsilons else (float(epsilon or 0),)
 
 
 def _warnings(result: Row) -> tuple[str, ...]:
