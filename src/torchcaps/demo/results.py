@@ -1,53 +1,97 @@
-"""The reproduction in a folder, as the page shows it: each cell beside what its paper printed."""
+"""The reproduction in a folder, as the page shows it: claims with verdicts, tables beside what a paper printed."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import mean
 
 from torchcaps.demo.schemas import Message
-from torchcaps.reproduce.results import CellResult, find_results
+from torchcaps.reproduce.evidence import PaperEvidence, gather
+from torchcaps.reproduce.spec import list_papers, load_spec
+from torchcaps.reproduce.tables import build_table
 
 
-class ResultRow(Message):
-    """One cell: the mean over its seeds, and the paper's value."""
+class ShownClaim(Message):
+    """A statement of a paper, and whether it holds here."""
 
-    table: str
-    cell: str
+    statement: str
+    source: str
     profile: str
-    unit: str
-    value: float
-    seeds: int
-    published: float | None
-    warnings: list[str]
+    verdict: str
+    tests: list[str]
+
+
+class ShownCell(Message):
+    """Our number and the paper's, as they are printed."""
+
+    ours: str
+    paper: str
+
+
+class ShownRow(Message):
+    """A row of a table; a place without a cell is null."""
+
+    name: str
+    cells: list[ShownCell | None]
+
+
+class ShownTable(Message):
+    """A table of a paper with our numbers in it."""
+
+    title: str
+    profile: str
+    columns: list[str]
+    rows: list[ShownRow]
+    caption: str
 
 
 class PaperResults(Message):
-    """All cells of one paper that were measured."""
+    """What was measured of one paper."""
 
     paper: str
-    rows: list[ResultRow]
+    title: str
+    claims: list[ShownClaim]
+    tables: list[ShownTable]
 
 
 def read_results(folder: Path) -> list[PaperResults]:
-    """What was measured, paper by paper; nothing where the folder has no results. Failed cells are left out."""
-    cells: dict[str, dict[tuple[str, str, str], list[CellResult]]] = {}
-    for result in find_results(folder):
-        if result.value is not None:
-            own = cells.setdefault(result.paper, {})
-            own.setdefault((result.table, result.cell, result.profile), []).append(result)
-    return [PaperResults(paper=paper, rows=[_row(results) for results in own.values()]) for paper, own in cells.items()]
+    """What was measured, paper by paper; nothing where the folder has no results."""
+    # With it comes the drawing of figures, which takes long to load: only who looks at results waits for that.
+    from torchcaps.reproduce.report import judge_paper
+
+    shown = []
+    for name in list_papers():
+        evidence = gather(load_spec(name), folder)
+        if not any(each.has_results() for each in evidence):
+            continue
+        claims = [
+            ShownClaim(
+                statement=each.claim.statement,
+                source=each.claim.source,
+                profile=profile,
+                verdict=each.verdict,
+                tests=[f"{finding.statement}: {finding.verdict} ({finding.test})" for finding in each.findings],
+            )
+            for profile, each in judge_paper(evidence)
+            if each.measured
+        ]
+        tables = [table for each in evidence for table in _tables(each)]
+        shown.append(PaperResults(paper=name, title=evidence[0].spec.title, claims=claims, tables=tables))
+    return shown
 
 
-def _row(results: list[CellResult]) -> ResultRow:
-    first = results[0]
-    return ResultRow(
-        table=first.table,
-        cell=first.cell,
-        profile=first.profile,
-        unit=first.unit,
-        value=mean(result.value for result in results if result.value is not None),
-        seeds=len(results),
-        published=first.published,
-        warnings=sorted({warning for result in results for warning in result.warnings}),
-    )
+def _tables(paper: PaperEvidence) -> list[ShownTable]:
+    """The tables of which something was measured."""
+    shown = []
+    for name, table in paper.spec.tables.items():
+        printed = build_table(paper, name) if paper.has_results(f"{name}/{cell}" for cell in table.cells) else None
+        if printed is None:
+            continue
+        rows = [
+            ShownRow(name=row, cells=[cell and ShownCell(ours=cell.ours, paper=cell.paper) for cell in cells])
+            for row, cells in printed.rows.items()
+        ]
+        title = f"{name}: {table.title}"
+        shown.append(
+            ShownTable(title=title, profile=paper.profile, columns=printed.columns, rows=rows, caption=printed.caption)
+        )
+    return shown
