@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import torch
+
 from torchcaps.bench.forms import Subject, forms_for
 from torchcaps.bench.memory import step_memory
 from torchcaps.bench.nets import Net
@@ -28,7 +30,11 @@ def time_nets(
 
 
 def time_net(net: Net, thread_count: int, task: str, budget: Budget, forms: Iterable[str]) -> Row:
-    """One row. The forms are built anew: what torch.compile makes is for one number of threads."""
+    """One row. The forms are built anew: what torch.compile makes is for one number of threads.
+
+    It also makes at most eight versions of one function, and for the ninth network it would quietly make nothing.
+    """
+    torch.compiler.reset()
     with threads(thread_count):
         seconds = take_turns({form: (net, form) for form in forms}, task, budget)
     return {
