@@ -13,6 +13,8 @@ from typing import Any
 
 from torchcaps.errors import TorchcapsError
 
+MOST_TEXT = 64 << 20  # bytes of a text that is read as a whole
+
 
 @contextlib.contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
@@ -88,9 +90,26 @@ def write_json_once(target: Path, value: Any) -> bool:
     return True
 
 
+def read_text(source: Path, *, most: int = MOST_TEXT, damaged: str = "strict") -> str:
+    """Read a text file of at most ``most`` bytes, or say what is wrong with it.
+
+    ``damaged`` is what to do with bytes that are no UTF-8: "strict" refuses the file, "replace" goes on.
+    """
+    if source.exists() and not source.is_file():
+        raise TorchcapsError(f"{source} is not a file, so it cannot be read")  # reading a pipe would wait for ever
+    try:
+        with source.open("rb") as stream:
+            content = stream.read(most + 1)
+        if len(content) > most:
+            raise TorchcapsError(f"{source} holds more than {most:,} bytes, more than any file of its kind: refused")
+        return content.decode("utf-8", damaged)
+    except (OSError, UnicodeDecodeError) as error:
+        raise TorchcapsError(f"{source} cannot be read: {error}") from error
+
+
 def read_json(source: Path) -> Any:
     """Read a JSON file, or say what is wrong with it."""
     try:
-        return json.loads(source.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        return json.loads(read_text(source))
+    except (ValueError, RecursionError) as error:  # ValueError: no JSON, or a number of thousands of digits
         raise TorchcapsError(f"{source} is not a readable JSON file: {error}") from error

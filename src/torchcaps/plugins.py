@@ -8,6 +8,13 @@ from pathlib import Path
 
 from torchcaps.errors import TorchcapsError
 
+PREFIX = "torchcaps_plugin_"  # of the modules' names
+
+
+def loaded_plugins() -> list[Path]:
+    """The files that were loaded, for another process that must know the same names."""
+    return [Path(str(module.__file__)) for name, module in sys.modules.items() if name.startswith(PREFIX)]
+
 
 def load_plugin(path: str | Path) -> None:
     """Run a Python file, which registers what it brings.
@@ -19,7 +26,7 @@ def load_plugin(path: str | Path) -> None:
     file = Path(path).resolve()
     if file.suffix != ".py" or not file.is_file():
         raise TorchcapsError(f"plugin '{path}' should be an existing Python file such as my_routing.py")
-    name = f"torchcaps_plugin_{file.stem}"
+    name = f"{PREFIX}{file.stem}"
     if name in sys.modules:
         if sys.modules[name].__file__ == str(file):
             return

@@ -72,8 +72,8 @@ def main() -> None:
     elif moment == "between":
         original = loop.save_weights
 
-        def save_then_arm(*arguments: Any) -> None:
-            original(*arguments)
+        def save_then_arm(*arguments: Any, **settings: Any) -> None:
+            original(*arguments, **settings)
             die_at_call(loop, "save_checkpoint", 1)
 
         loop.save_weights = save_then_arm

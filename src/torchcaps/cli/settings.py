@@ -25,6 +25,9 @@ Augment = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="'auto', 'cpu', 'cuda', 'cuda:1', 'mps'.  [default: auto]")]
 Precision = Annotated[str | None, typer.Option(help="'auto', '32-true', 'bf16-mixed', '16-mixed'.  [default: auto]")]
+Devices = Annotated[int | None, typer.Option(help="Processes on each machine that share every batch.  [default: 1]")]
+Nodes = Annotated[int | None, typer.Option(help="Machines; started by srun or torchrun.  [default: 1]")]
+Strategy = Annotated[str | None, typer.Option(help="'ddp', or 'fsdp' to spread the weights.  [default: ddp]")]
 Config = Annotated[Path | None, typer.Option(help="Settings from a YAML file; flags come before it.")]
 Options = Annotated[
     list[str] | None, typer.Option("--set", help="A setting of the model, such as 'routing=uniform'; may be repeated.")
@@ -59,12 +62,9 @@ def merge(config: Path | None, options: list[str] | None, flags: dict[str, Any])
 
 def parse_option(option: str) -> tuple[str, Any]:
     """From NAME=VALUE to the name and the value as YAML reads it: a number, a word, a list."""
-    import yaml
+    from torchcaps.plain_yaml import parse_yaml
 
     name, sign, value = option.partition("=")
     if not sign:
         raise TorchcapsError(f"'{option}' should be written NAME=VALUE, such as routing=uniform")
-    try:
-        return name, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise TorchcapsError(f"'{option}' has a value that cannot be read") from error
+    return name, parse_yaml(value, f"the value of '{option}'")

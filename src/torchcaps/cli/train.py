@@ -12,6 +12,7 @@ from torchcaps.cli import settings as s
 from torchcaps.errors import TorchcapsError
 
 OWN = ("options", "plugin", "config", "runs", "out", "resume")  # what is not a setting of the run
+MAY_CHANGE = ("device", "devices", "nodes", "strategy")  # where a run computes, which a resumed one may choose anew
 
 
 def train(
@@ -32,6 +33,9 @@ def train(
     save_minutes: Annotated[float | None, typer.Option(help="Minutes between two saves.  [default: 1]")] = None,
     device: s.Device = None,
     precision: s.Precision = None,
+    devices: s.Devices = None,
+    nodes: s.Nodes = None,
+    strategy: s.Strategy = None,
     options: s.Options = None,
     plugin: s.Plugin = None,
     config: s.Config = None,
@@ -42,25 +46,25 @@ def train(
     """Train a model, test the checkpoint that validation chose, and keep everything in a run folder."""
     flags = {key: value for key, value in locals().items() if key not in OWN}
     from torchcaps.evaluate import evaluate_run
-    from torchcaps.train import fit, fresh_path, new_run, open_run, resolve, training_sets
+    from torchcaps.train import begin_run, fit, fresh_path, is_first, move_run, open_run, resolve, training_sets
 
     if resume:
-        given = [f"--{key.replace('_', '-')}" for key, value in flags.items() if value is not None]
-        if given or config or options:
+        given = {key: value for key, value in flags.items() if value is not None}
+        kept = [f"--{key.replace('_', '-')}" for key in given if key not in MAY_CHANGE]
+        if kept or config or options:
             raise TorchcapsError(
-                f"a resumed run keeps its settings: leave out {', '.join(given) or '--config and --set'}"
+                f"a resumed run keeps its settings: leave out {', '.join(kept) or '--config and --set'}"
             )
-        run = open_run(resume)
+        run = move_run(open_run(resume), **given)
     else:
         settings = resolve(**s.merge(config, options, flags))
         settings.build_model()  # what cannot be built or fetched should fail before a folder is made
         training_sets(settings)
-        path = out or fresh_path(runs, settings)
-        if path.exists() and any(path.iterdir()):
-            raise TorchcapsError(f"{path} is not empty: name another folder, or go on with it by --resume {path}")
-        run = new_run(settings, path)
+        run = begin_run(settings, out or fresh_path(runs, settings))
     with console.resumable(f"torchcaps train --resume {run.path}"):
         fit(run)
+    if not is_first():
+        return
     result = evaluate_run(run)
     rows = [
         ("parameters", f"{result['parameters']:,}"),

@@ -117,6 +117,8 @@ def read_picture(path: Path, *, boundary: Path, size: int, grey: bool) -> Tensor
     try:
         if not path.resolve().is_relative_to(boundary):
             return f"{path} leads out of {boundary}"
+        if not path.is_file():  # opening a pipe would wait for ever
+            return f"{path} is no file"
         with Image.open(path, formats=FORMATS) as picture:
             if picture.width * picture.height > MOST_PIXELS:
                 return f"{path} claims {picture.width}x{picture.height} pixels"

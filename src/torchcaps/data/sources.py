@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from torchcaps.data.streams import CHUNK
+from torchcaps.data.streams import CHUNK, LARGEST
 from torchcaps.data.verified import File
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
@@ -38,7 +38,7 @@ class Mirror:
 
     def fetch(self, files: Sequence[File], folder: Path) -> None:
         for file in files:
-            download(f"{self.url}/{file.name}", folder / file.name)
+            download(f"{self.url}/{file.name}", folder / file.name, most=file.size + CHUNK)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class WebArchive:
 
     def fetch(self, files: Sequence[File], folder: Path) -> None:
         packed = folder / "archive.tar.gz"
-        download(self.url, packed)
+        download(self.url, packed, most=LARGEST)
         take_from_tar(packed, self.inside, files, folder)
 
 
@@ -117,12 +117,14 @@ class DebianPackage:
                 copy_at_most(packed, folder / file.name, file)
 
 
-def download(url: str, target: Path) -> None:
-    """Fetch one web address into a file, with a progress bar."""
+def download(url: str, target: Path, *, most: int) -> None:
+    """Fetch at most so many bytes of one web address into a file, with a progress bar."""
     with urllib.request.urlopen(url, timeout=20) as answer, target.open("wb") as out:
         length = answer.headers.get("Content-Length") or ""
         with progress_bar(target.name, int(length) if length.isdigit() else None, unit="bytes") as advance:
             while chunk := answer.read(CHUNK):
+                if out.tell() + len(chunk) > most:
+                    raise TorchcapsError(f"{url} sent more than {most} bytes")
                 out.write(chunk)
                 advance(len(chunk))
 

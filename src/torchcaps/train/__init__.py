@@ -1,11 +1,13 @@
 """Training: settings, the loop, checkpoints and the folder of a run."""
 
+from torchcaps.train.begin import begin_run, is_first, move_run
 from torchcaps.train.config import RunConfig, read_settings, resolve
 from torchcaps.train.interrupt import Interrupted
 from torchcaps.train.load import load
-from torchcaps.train.loop import fit, training_sets
+from torchcaps.train.loop import fit
 from torchcaps.train.metrics import Line, read_lines
 from torchcaps.train.run_folder import RunFolder, fresh_path, new_run, open_run
+from torchcaps.train.sets import training_sets
 from torchcaps.train.validate import Measured, measure
 
 __all__ = [
@@ -14,10 +16,13 @@ __all__ = [
     "Measured",
     "RunConfig",
     "RunFolder",
+    "begin_run",
     "fit",
     "fresh_path",
+    "is_first",
     "load",
     "measure",
+    "move_run",
     "new_run",
     "open_run",
     "read_lines",

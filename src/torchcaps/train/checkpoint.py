@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import atomic_path
+
+# What the optimisers of this library remember of a weight.
+ENTRIES: dict[type[Optimizer], set[str]] = {
+    optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
+    optim.RMSprop: {"step", "square_avg"},
+}
 
 
 @dataclass
@@ -32,23 +42,27 @@ class Progress:
     images: int = 0  # trained on, over all starts of the run
 
 
-def save_weights(path: Path, model: nn.Module) -> None:
-    """Write a model's weights, whole or not at all."""
-    _save(path, {f"model.{name}": value for name, value in model.state_dict().items()}, {})
+def save_weights(path: Path, model: nn.Module, *, write: bool = True) -> None:
+    """Write a model's weights, whole or not at all; of several processes, all call this and one writes."""
+    _save(path, {f"model.{name}": value for name, value in model.state_dict().items()}, {}, write)
 
 
-def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, progress: Progress) -> None:
-    """Write everything that the run needs to go on, whole or not at all."""
+def save_checkpoint(
+    path: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, *, write: bool = True
+) -> None:
+    """Write everything that the run needs to go on, whole or not at all; all processes call this and one writes."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for index, entries in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in entries.items()}
     # JSON keeps a float's every bit, so counters survive unchanged.
-    _save(path, tensors, {"progress": TypeAdapter(Progress).dump_json(progress).decode()})
+    _save(path, tensors, {"progress": TypeAdapter(Progress).dump_json(progress).decode()}, write)
 
 
-def _save(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+def _save(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], write: bool) -> None:
+    contiguous = {name: whole(value.detach()).cpu().contiguous() for name, value in tensors.items()}
+    if not write:
+        return
     with atomic_path(path) as temporary:
-        contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         try:
             save_file(contiguous, temporary, metadata)
         except SafetensorError as error:  # how safetensors reports trouble of the file system
@@ -57,61 +71,106 @@ def _save(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> N
 
 def load_weights(path: Path, model: nn.Module) -> None:
     """Put saved weights into a model of the same shape."""
-    tensors, _ = _read(path)
-    _fill_model(path, model, tensors)
+    with _opened(path) as file:
+        model_tensors = _fitting(path, file, model)
+    _fill_model(model, model_tensors)
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> Progress:
     """Put model and optimiser back to where they stood."""
-    tensors, metadata = _read(path)
-    try:
-        progress = TypeAdapter(Progress).validate_json(metadata.get("progress", ""))
-    except ValidationError as error:
-        raise TorchcapsError(f"{path} is no checkpoint to resume from: its counters cannot be read") from error
-    if not all(math.isfinite(value) for value in asdict(progress).values()):
-        raise TorchcapsError(f"{path} is no checkpoint to resume from: its counters are not finite")
-    _fill_model(path, model, tensors)
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        kind, _, rest = name.partition(".")
-        index, _, entry = rest.partition(".")
-        if kind == "optimizer" and index.isdecimal():
-            state.setdefault(int(index), {})[entry] = value
-    groups = optimizer.state_dict()["param_groups"]
-    for number, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
-        entries = state.get(number, {})
-        if not {tuple(value.shape) for value in entries.values()} <= {(), tuple(parameter.shape)}:
-            raise TorchcapsError(f"{path} does not fit this optimiser: its state {number} has another shape")
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {number: {} for number in range(len(parameters))}
+    with _opened(path) as file:
+        progress = _parse_progress(path, file)
+        model_tensors = _fitting(path, file, model)
+        for name in file.keys():  # noqa: SIM118
+            kind, _, rest = name.partition(".")
+            index, _, entry = rest.partition(".")
+            if kind != "optimizer":
+                continue
+            number = int(index) if index.isdecimal() and len(index) < 10 else -1
+            wanted = None if number not in state else () if entry == "step" else tuple(parameters[number].shape)
+            if tuple(file.get_slice(name).get_shape()) != wanted or entry not in ENTRIES[type(optimizer)]:
+                raise TorchcapsError(
+                    f"{path} does not fit this optimiser: its state '{name[:100]}' should not be there"
+                )
+            state[number][entry] = file.get_tensor(name)
+        for number, entries in state.items():
+            if entries and entries.keys() != ENTRIES[type(optimizer)]:
+                raise TorchcapsError(f"{path} does not fit this optimiser: its state {number} is incomplete")
+    _fill_model(model, model_tensors)
+    for number, parameter in enumerate(parameters):
         # A fused optimiser goes through parameter and state side by side in memory: they must lie alike.
-        alike = {name: torch.empty_like(parameter).copy_(value) for name, value in entries.items() if value.ndim}
-        state[number] = entries | alike
+        state[number] |= {
+            name: torch.empty_like(parameter).copy_(spread_like(parameter, value))
+            for name, value in state[number].items()
+            if value.ndim
+        }
+    groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
     return progress
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_progress(path: Path) -> Progress:
+    """The counters of a checkpoint."""
+    with _opened(path) as file:
+        return _parse_progress(path, file)
+
+
+def _parse_progress(path: Path, file: Any) -> Progress:
+    try:
+        progress = TypeAdapter(Progress).validate_json((file.metadata() or {}).get("progress", ""))
+    except ValidationError as error:
+        raise TorchcapsError(f"{path} is no checkpoint to resume from: its counters cannot be read") from error
+    if not all(math.isfinite(value) for value in asdict(progress).values()):
+        raise TorchcapsError(f"{path} is no checkpoint to resume from: its counters are not finite")
+    return progress
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A safetensors file. Its header is checked against its size here; tensors are read when they are asked for."""
     if not path.is_file():
         raise TorchcapsError(f"{path} is missing: the run has not saved anything yet")
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            yield file
     except (SafetensorError, OSError, ValueError) as error:
         raise TorchcapsError(f"{path} cannot be read; it is damaged or cut short ({error})") from error
 
 
-def _fill_model(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    expected = model.state_dict()
-    found = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+def _fitting(path: Path, file: Any, model: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a model. Shapes are compared before anything is read: a file may claim to be huge."""
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    names = [name.removeprefix("model.") for name in file.keys() if name.startswith("model.")]  # noqa: SIM118
+    found = {name: tuple(file.get_slice(f"model.{name}").get_shape()) for name in names}
     for name in [*expected, *found]:
         want, have = expected.get(name), found.get(name)
-        if want is None or have is None or want.shape != have.shape:
-            describe = [None if each is None else tuple(each.shape) for each in (want, have)]
+        if want is None or want != have:
             raise TorchcapsError(
-                f"{path} does not fit this model: '{name}' should have shape {describe[0]}, the file has {describe[1]}"
+                f"{path} does not fit this model: '{name[:100]}' should have shape {want}, the file has {have}"
             )
-    model.load_state_dict(found)
+    return {name: file.get_tensor(f"model.{name}") for name in names}
+
+
+def _fill_model(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    expected = model.state_dict()
+    model.load_state_dict({name: spread_like(expected[name], value) for name, value in tensors.items()})
 
 
 def all_finite(model: nn.Module) -> bool:
     """Whether every weight and buffer is a number."""
-    return all(bool(torch.isfinite(value).all()) for value in model.state_dict().values() if value.is_floating_point())
+    values = (whole(value) for value in model.state_dict().values() if value.is_floating_point())
+    return all(bool(torch.isfinite(value).all()) for value in list(values))
+
+
+def whole(value: Tensor) -> Tensor:
+    """A tensor with all its parts, where these are spread over several processes; all of them must ask."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def spread_like(pattern: Tensor, value: Tensor) -> Tensor:
+    """A whole tensor spread over the processes as the pattern is, if it is."""
+    if not isinstance(pattern, DTensor):
+        return value
+    return distribute_tensor(value.to(pattern.device), pattern.device_mesh, pattern.placements)

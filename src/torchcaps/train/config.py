@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchcaps.data import Augmentation, datasets
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.losses import losses
 from torchcaps.models import Model, create_model, models
+from torchcaps.plain_yaml import read_yaml
 from torchcaps.train.schedules import make_schedule
+
+MOST_WEIGHTS = 16 << 30  # bytes of a model
+LARGE = 512  # a number in the settings above which a model is measured before it is built
 
 
 class RunConfig(BaseModel):
@@ -45,6 +51,9 @@ class RunConfig(BaseModel):
     schedule: str
     device: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
+    devices: int = Field(default=1, ge=1, le=1024)  # processes on each machine, one device each; they share a batch
+    nodes: int = Field(default=1, ge=1, le=4096)  # machines
+    strategy: Literal["ddp", "fsdp"] = "ddp"  # every process holds all weights, or a part of each
     save_minutes: float = Field(default=1.0, ge=0)  # between two saves; 0: after every step
 
     def build_model(self) -> Model:
@@ -53,15 +62,29 @@ class RunConfig(BaseModel):
         for option in self.options:
             if option not in known:
                 raise unknown_name(f"setting of {self.model}", option, known)
+        if max(numbers_in([self.options, self.image_shape, len(self.class_names)])) > LARGE:
+            with torch.device("meta"):  # shapes alone, no memory
+                sizes = [value.numel() * value.element_size() for value in self._create_model().state_dict().values()]
+            if sum(sizes) > MOST_WEIGHTS:
+                raise TorchcapsError(f"{self.model} with these settings has {sum(sizes):,} bytes of weights: refused")
+        return self._create_model()
+
+    def _create_model(self) -> Model:
         channels, size, _ = self.image_shape
-        return create_model(
-            self.model,
-            image_size=size,
-            channels=channels,
-            classes=len(self.class_names),
-            size=self.size,
-            **self.options,
-        )
+        try:
+            return create_model(
+                self.model,
+                image_size=size,
+                channels=channels,
+                classes=len(self.class_names),
+                size=self.size,
+                **self.options,
+            )
+        except TorchcapsError:
+            raise
+        except Exception as error:  # a setting of the wrong kind fails in as many ways as there are layers
+            reason = " ".join(str(error).split())[:300]
+            raise TorchcapsError(f"{self.model} cannot be built with the settings {self.options}: {reason}") from error
 
 
 def resolve(**given: Any) -> RunConfig:
@@ -114,15 +137,22 @@ def check(values: dict[str, Any]) -> RunConfig:
         key = ".".join(str(part) for part in first["loc"]) or "settings"
         if first["type"] == "extra_forbidden":
             raise unknown_name("setting", key, RunConfig.model_fields) from error
-        raise TorchcapsError(f"setting '{key}' is {first.get('input')!r}: {first['msg']}") from error
+        raise TorchcapsError(f"setting '{key}' is {reprlib.repr(first.get('input'))}: {first['msg']}") from error
+
+
+def numbers_in(value: Any) -> Iterator[float]:
+    """Every number in nested lists and mappings, and a 0."""
+    yield 0
+    if isinstance(value, int | float):
+        yield abs(value)
+    elif isinstance(value, list | tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from numbers_in(part)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Settings from a YAML file; only plain values, nothing is ever executed."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
-        raise TorchcapsError(f"{path} is not a readable settings file: {' '.join(str(error).split())}") from error
+    values = read_yaml(path)
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise TorchcapsError(f"{path} should hold lines like 'model: capsnet', got {type(values).__name__}")
     return values

@@ -7,16 +7,21 @@ import sys
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from torch import nn
+from torch.distributed import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.config import RunConfig
+from torchcaps.train.world import World, find_world
 
 
 def make_fabric(config: RunConfig) -> Fabric:
     """Device and precision by the settings; "auto" takes the fastest device that is there.
 
     "auto" precision is float32, but on CUDA devices that have it bfloat16 around the routing: routing itself
-    always computes in float32 or better.
+    always computes in float32 or better. Where there are several processes, this one joins the others.
     """
     device = config.device if config.device != "auto" else fastest_device()
     kind = device.partition(":")[0]
@@ -25,13 +30,39 @@ def make_fabric(config: RunConfig) -> Fabric:
         precision = "bf16-mixed" if kind == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
     if precision == "bf16-mixed" and kind == "cpu":
         check_bfloat16()
-    devices = [int(device.partition(":")[2])] if ":" in device else 1
+    world = find_world(config)
+    if world.processes > 1 and ":" in device:
+        raise TorchcapsError(f"device '{device}' is one, but {world.processes} processes need one each: write '{kind}'")
+    devices = [int(device.partition(":")[2])] if ":" in device else world.devices
     try:
-        return Fabric(accelerator=kind, devices=devices, precision=precision)
+        if world.processes == 1:
+            return Fabric(accelerator=kind, devices=devices, precision=precision)
+        strategy = choose_strategy(config.strategy, world)
+        fabric = Fabric(
+            accelerator=kind, devices=devices, num_nodes=world.nodes, strategy=strategy, precision=precision
+        )
+        fabric.launch()
     except Exception as error:  # Fabric raises its own types for devices that are not there
         raise TorchcapsError(
             f"device '{config.device}' cannot be used: {error}. One of: auto, cpu, cuda, mps"
         ) from error
+    return fabric
+
+
+def choose_strategy(name: str, world: World) -> Strategy:
+    """How processes share a batch: all weights in each (ddp), or a part of every weight in each (fsdp)."""
+    if name == "ddp":
+        # A decoder whose loss has no weight gets no gradient, and must not be waited for.
+        return DDPStrategy(find_unused_parameters=True)
+    return ModelParallelStrategy(spread, data_parallel_size=world.processes, tensor_parallel_size=1)
+
+
+def spread(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """Spread the weights of a module over the processes."""
+    for parameter in module.parameters():  # fully_shard takes no other order in memory
+        parameter.data = parameter.data.contiguous()
+    fully_shard(module, mesh=mesh["data_parallel"])
+    return module
 
 
 def check_bfloat16() -> None:

@@ -13,8 +13,8 @@ from torchcaps.train.metrics import Line
 class Display:
     """A bar with loss, accuracy, images per second and time left, and a line for each validation."""
 
-    def __init__(self, title: str, start: int, total: int) -> None:
-        self.console = error_console()
+    def __init__(self, title: str, start: int, total: int, *, shown: bool = True) -> None:
+        self.console, self.shown = error_console(), shown
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -23,7 +23,7 @@ class Display:
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
-            disable=not self.console.is_terminal,  # in a log file only the lines of the validations
+            disable=not shown or not self.console.is_terminal,  # in a log file only the lines of the validations
         )
         self._task = self._bar.add_task(title, total=total, completed=start, state="")
         self._title = title
@@ -44,6 +44,8 @@ class Display:
 
     def validated(self, line: Line) -> None:
         """A validation is done."""
+        if not self.shown:
+            return
         self.console.print(
             f"{self._title}: epoch {line.epoch:.2f}, validation accuracy {line.accuracy:.2%}, "
             f"{line.images_per_second:,.0f} images/s",

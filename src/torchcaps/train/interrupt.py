@@ -1,4 +1,4 @@
-"""Ctrl-C and a polite kill: finish the step, save, then stop."""
+"""Ctrl-C, a polite kill and a scheduler's warning: finish the step, save, then stop."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+
+# Slurm sends SIGTERM before it takes a job's machine away, and SIGUSR1 where "--signal=USR1@60" asks for a warning.
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -27,7 +30,7 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():  # signals go to the main thread only
         yield lambda: False
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in SIGNALS}
     try:
         yield lambda: asked
     finally:

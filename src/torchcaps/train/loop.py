@@ -7,42 +7,32 @@ import time
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn, optim
+from torch import nn, optim
 
-from torchcaps.data import Augmentation, ImageSet, Subset, load_dataset, split_off
-from torchcaps.errors import TorchcapsError
-from torchcaps.train.checkpoint import Progress, all_finite, load_checkpoint, save_checkpoint, save_weights
+from torchcaps.data import Augmentation, ImageSet, Subset
+from torchcaps.models import Model, Output
+from torchcaps.train.batch_norm import set_shared, share_statistics
+from torchcaps.train.checkpoint import Progress, all_finite, load_checkpoint, save_checkpoint, save_weights, whole
 from torchcaps.train.config import RunConfig
 from torchcaps.train.device import make_fabric
 from torchcaps.train.display import Display
 from torchcaps.train.interrupt import Interrupted, stop_requests
 from torchcaps.train.metrics import Line, Metrics
 from torchcaps.train.objective import Objective, correct
-from torchcaps.train.order import batch_indices, seed_step, step_generator, steps_per_epoch
+from torchcaps.train.order import batch_indices, seed_step, share_of, step_generator, steps_per_epoch
+from torchcaps.train.processes import train_in_processes
+from torchcaps.train.ranks import Ranks, gathered
 from torchcaps.train.run_folder import RunFolder
 from torchcaps.train.schedules import make_schedule
+from torchcaps.train.sets import training_sets
 from torchcaps.train.validate import measure, seen_by
+from torchcaps.train.world import find_world
 
-MOST_VALIDATION = 10_000  # images; an endless set would be validated endlessly
 MOST_PREPARATION = 10_000  # images for what a model learns from pixels alone, such as their mean
 FEWEST_VALIDATIONS = 4
 MATCHING_VALIDATIONS = 10  # an epoch, where a run stops at an accuracy: it should not run far past it
 LINE_EVERY = 50  # steps between two lines of metrics
 ADVICE = "A lower learning rate often helps. The last good state is kept in"
-
-
-def training_sets(config: RunConfig) -> tuple[ImageSet, ImageSet]:
-    """The images to train on and those that select the checkpoint: from the training split, or the split to stop on."""
-    whole = load_dataset(config.data, "train")
-    wanted = min(config.train_images or len(whole), len(whole))
-    count = min(max(1, round(config.validation * wanted)), MOST_VALIDATION)
-    # The split does not depend on the run's seed, so that runs with several seeds are chosen on the same images.
-    training, validation = split_off(whole, count, seed=0)
-    if config.stop_on != "validation":
-        validation = load_dataset(config.data, config.stop_on)
-    if wanted - count < len(training):
-        training = Subset(training, torch.arange(wanted - count))
-    return training, validation
 
 
 def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False) -> Progress:
@@ -51,20 +41,34 @@ def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False) -> Progress
     A run that was stopped or killed at any moment goes on from its last checkpoint and ends with the same
     weights, to the bit, as one that was never stopped. ``over`` is asked after every step: once it says yes, the
     run is saved and stops, as if somebody had pressed Ctrl-C.
+
+    With settings for several devices, as many processes share every batch; with torchrun or srun this is one of them.
     """
     config = run.config()
+    world = find_world(config)
+    if world.processes > 1 and not world.started:
+        return train_in_processes(run, world.processes, over)
+    ranks = Ranks(make_fabric(config))
+    with ranks.watched(run.path):
+        return train(run, config, ranks, over)
+
+
+def train(run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bool]) -> Progress:
+    """What every process does; see :func:`fit`."""
+    fabric = ranks.fabric
     training, validation = training_sets(config)
-    fabric = make_fabric(config)
     torch.manual_seed(config.seed)
     model = config.build_model()
-    optimizer = make_optimizer(model, config)
-    if run.last.is_file():
-        progress = load_checkpoint(run.last, model, optimizer)
-    else:
-        progress = Progress()
+    if not run.last.is_file():
         sample = torch.arange(min(len(training), MOST_PREPARATION))
         model.prepare(seen_by(model, training.batch(sample).images))
-    objective, optimizer = fabric.setup(Objective(model, config), optimizer)
+    if ranks.count > 1:
+        share_statistics(model)
+    with_loss = Objective(model, config)
+    objective = fabric.setup_module(with_loss)
+    bare = make_optimizer(model, config)  # after the weights have come to their device, or were spread over several
+    progress = load_checkpoint(run.last, model, bare) if run.last.is_file() else Progress()
+    optimizer = fabric.setup_optimizers(bare)
 
     per_epoch = steps_per_epoch(len(training), config.batch_size)
     total = min(config.epochs * per_epoch, config.steps or config.epochs * per_epoch)
@@ -74,26 +78,30 @@ def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False) -> Progress
     if enough <= 1:
         validate_every = min(validate_every, -(-per_epoch // MATCHING_VALIDATIONS))
     schedule, augment = make_schedule(config.schedule), Augmentation(config.augmentation)
-    metrics = Metrics(run.path, run.metrics_file, progress)
+    metrics = Metrics(run.path, run.metrics_file, progress) if ranks.first else None
     saved_at = time.monotonic()
 
     def save() -> None:
         nonlocal saved_at
         if not all_finite(model):
-            raise TorchcapsError(f"the weights are no longer finite at step {progress.step}. {ADVICE} {run.path}")
-        save_checkpoint(run.last, model, optimizer.optimizer, progress)
+            ranks.refuse(f"the weights are no longer finite at step {progress.step}. {ADVICE} {run.path}")
+        save_checkpoint(run.last, model, bare, progress, write=ranks.first)
+        ranks.wait()  # what one has written, all may rely on
         saved_at = time.monotonic()
 
-    with Display(f"{config.model} on {config.data}", progress.step, total) as display, stop_requests() as stop:
+    display = Display(f"{config.model} on {config.data}", progress.step, total, shown=ranks.first)
+    with display, stop_requests() as stop:
         while True:
             due = progress.step % validate_every == 0 or progress.step == total
             if due and progress.validated_at < progress.step:
-                accuracy = measure(model, validation, description="validating").accuracy
+                with gathered(with_loss):
+                    accuracy = measure_together(ranks, model, validation)
                 if accuracy > progress.best_accuracy:
                     progress.best_accuracy, progress.best_step = accuracy, progress.step
-                    save_weights(run.best, model)
+                    save_weights(run.best, model, write=ranks.first)
                 line = make_line(progress, per_epoch, "validation", None, accuracy, optimizer.param_groups[0]["lr"])
-                metrics.write(line)
+                if metrics:
+                    metrics.write(line)
                 display.validated(line)
                 progress.validated_at = progress.step
                 save()
@@ -101,56 +109,74 @@ def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False) -> Progress
                 break
 
             began = time.perf_counter()
-            seed_step(config.seed, progress.step, fabric.global_rank)
+            seed_step(config.seed, progress.step, ranks.rank)
             rate = config.learning_rate * schedule(progress.step)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             indices = batch_indices(len(training), config.batch_size, config.seed, progress.step)
-            batch = training.batch(indices)
-            images = augment(batch.images, step_generator(config.seed, progress.step, fabric.global_rank))
+            count = len(indices)
+            share = share_of(count, ranks.rank, ranks.count)
+            batch = training.batch(indices[share.part])
+            images = augment(batch.images, step_generator(config.seed, progress.step), part=share.part, of=count)
             images, labels, targets = fabric.to_device((images, batch.labels, batch.targets))
 
             objective.train()
+            set_shared(model, share.copies == 1)
             loss, output = objective(images, labels, targets, progress.step / total)
             optimizer.zero_grad()
-            fabric.backward(loss)
-            if trouble := find_trouble(loss, model):
+            # The mean over processes of what comes out is then the gradient of the whole batch's mean loss.
+            fabric.backward(loss * (share.counted * ranks.count / count))
+            right = int(correct(output.scores.detach(), labels).sum()) / share.copies
+            loss_sum, correct_sum = ranks.total(loss.item() * share.counted, right)
+            if trouble := find_trouble(loss_sum, model):
                 save()  # the weights of before this step, which are good
-                raise TorchcapsError(
-                    f"{trouble} at step {progress.step}, images {indices.tolist()}. {ADVICE} {run.path}"
-                )
+                ranks.refuse(f"{trouble} at step {progress.step}, images {indices.tolist()}. {ADVICE} {run.path}")
             optimizer.step()
-            with torch.no_grad():
-                model.after_step(output, labels)
+            with gathered(with_loss), torch.no_grad():
+                model.after_step(once(output, share.copies > 1 and not ranks.first), labels)
 
-            count = len(indices)
             progress.step += 1
             progress.images += count
             progress.seen += count
-            progress.loss_sum += loss.item() * count
-            progress.correct_sum += int(correct(output.scores.detach(), labels).sum())
+            progress.loss_sum += loss_sum
+            progress.correct_sum += round(correct_sum)
             progress.seconds += time.perf_counter() - began
             speed = progress.images / progress.seconds
             display.step(progress.loss_sum / progress.seen, progress.correct_sum / progress.seen, speed)
             if progress.step % LINE_EVERY == 0 or progress.step == total:
                 means = progress.loss_sum / progress.seen, progress.correct_sum / progress.seen
-                metrics.write(make_line(progress, per_epoch, "train", *means, rate))
+                if metrics:
+                    metrics.write(make_line(progress, per_epoch, "train", *means, rate))
                 progress.loss_sum, progress.correct_sum, progress.seen = 0.0, 0, 0
-            if stop() or over():
+            asked, due = ranks.any(stop() or over(), time.monotonic() - saved_at >= 60 * config.save_minutes)
+            if asked or due:
                 save()
+            if asked:
                 raise Interrupted
-            if time.monotonic() - saved_at >= 60 * config.save_minutes:
-                save()
-    metrics.close()
+    if metrics:
+        metrics.close()
     return progress
 
 
-def find_trouble(loss: Tensor, model: nn.Module) -> str | None:
+def measure_together(ranks: Ranks, model: Model, images: ImageSet) -> float:
+    """Accuracy on a set of images, each process having looked at its share."""
+    share = share_of(len(images), ranks.rank, ranks.count)
+    own = Subset(images, torch.arange(len(images))[share.part]) if ranks.count > 1 else images
+    measured = measure(model, own, description="validating")
+    return round(ranks.total(measured.accuracy * share.counted)[0]) / len(images)
+
+
+def once(output: Output, repeated: bool) -> Output:
+    """What a routing learns from: nothing, where another process has the same images."""
+    return output._replace(votes=torch.zeros_like(output.votes)) if repeated and output.votes is not None else output
+
+
+def find_trouble(loss: float, model: nn.Module) -> str | None:
     """One phrase if the loss or a gradient is not finite, else None."""
-    if not torch.isfinite(loss):
-        return f"the loss became {loss.item()}"
+    if not math.isfinite(loss):
+        return f"the loss became {loss}"
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = nn.utils.get_total_norm(gradients)
+    norm = whole(nn.utils.get_total_norm(gradients))
     return None if torch.isfinite(norm) else f"the gradient became {norm.item()}"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import cannot_write, write_text
+from torchcaps.files import cannot_write, read_text, write_text
 from torchcaps.train.checkpoint import Progress
 
 
@@ -37,14 +37,17 @@ def read_lines(path: Path) -> list[Line]:
     if not path.is_file():
         return []
     lines = []
-    for row in csv.DictReader(io.StringIO(path.read_text(encoding="utf-8", errors="replace"))):
+    rows = csv.DictReader(io.StringIO(read_text(path, damaged="replace")))
+    while True:
         try:
+            row = next(rows)
             numbers = {key: float(row[key]) for key in HEADER if key not in ("split", "loss", "step")}
             loss = float(row["loss"]) if row["loss"] else None
             lines.append(Line(step=int(row["step"]), split=row["split"], loss=loss, **numbers))
-        except (KeyError, TypeError, ValueError):
+        except StopIteration:
+            return lines
+        except (KeyError, TypeError, ValueError, csv.Error):
             continue
-    return lines
 
 
 class Metrics:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -46,11 +47,47 @@ def steps_per_epoch(count: int, batch_size: int) -> int:
     return -(-count // batch_size)
 
 
-def step_generator(seed: int, step: int, rank: int) -> Generator:
-    """Random numbers for the augmentation of one step."""
-    return Generator().manual_seed(derived_seed(seed, "augment", step, rank))
+@dataclass(frozen=True)
+class Share:
+    """What one of several processes computes of a batch: images ``first`` to ``last``, the last one not included.
+
+    ``copies`` is how many processes compute the same images, so each of them counts for one part in so many.
+    """
+
+    first: int
+    last: int
+    copies: int
+
+    @property
+    def part(self) -> slice:
+        return slice(self.first, self.last)
+
+    @property
+    def counted(self) -> float:
+        """How many images this share stands for: over all processes, the batch."""
+        return (self.last - self.first) / self.copies
+
+
+def share_of(count: int, rank: int, ranks: int) -> Share:
+    """The share of one process in a batch: neighbours, as many as the others have or one more.
+
+    A batch with fewer images than processes is computed as a whole by each of them: no layer meets an empty batch.
+
+    >>> [share_of(5, rank, 2).part for rank in range(2)], share_of(1, 0, 2).counted
+    ([slice(0, 3, None), slice(3, 5, None)], 0.5)
+    """
+    if count < ranks:
+        return Share(0, count, copies=ranks)
+    size, more = divmod(count, ranks)
+    first = rank * size + min(rank, more)
+    return Share(first, first + size + (rank < more), copies=1)
+
+
+def step_generator(seed: int, step: int) -> Generator:
+    """Random numbers for the augmentation of one step, the same in every process."""
+    return Generator().manual_seed(derived_seed(seed, "augment", step, 0))
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:
-    """Set the global random state, which dropout and the like draw from, for one step."""
+    """Set the global random state, which dropout and the like draw from, for one step and one process."""
     torch.manual_seed(derived_seed(seed, "step", step, rank))
