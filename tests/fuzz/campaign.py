@@ -1,0 +1,87 @@
+"""Damaged files through every reader: nothing but our own error may come out, and memory must not grow."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from tests.fuzz.mutate import damage
+from tests.fuzz.readers import Reader, readers
+from torchcaps.errors import TorchcapsError
+from torchcaps.progress import progress_bar
+
+SECONDS = 20  # a reader that takes longer hangs
+LONGEST = 2_000  # letters of a message that somebody can still read
+
+
+@dataclass
+class Outcome:
+    """What became of one reader's inputs."""
+
+    read: int = 0
+    refused: int = 0
+    wrong: list[str] = field(default_factory=list)  # seed and error of each input that broke the promise
+
+
+class HungError(Exception):
+    """A reader did not come back."""
+
+
+@contextlib.contextmanager
+def time_limit() -> Iterator[None]:
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise HungError(f"took more than {SECONDS} seconds")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def try_input(reader: Reader, path: Path, content: bytes, outcome: Outcome, seed: str) -> None:
+    path.write_bytes(content)
+    try:
+        with time_limit():
+            reader.read(path)
+        outcome.read += 1
+    except TorchcapsError as error:
+        outcome.refused += 1
+        if len(str(error)) > LONGEST:
+            outcome.wrong.append(f"{seed}: a message of {len(str(error))} letters")
+    except BaseException as error:  # SystemExit too: a file must not be able to end the program
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        outcome.wrong.append(f"{seed}: {type(error).__name__}: {str(error)[:200]}")
+
+
+def run(inputs: int, seed: int, folder: Path) -> tuple[dict[str, Outcome], dict[str, float]]:
+    """So many inputs shared among all readers; what became of them, and what it cost."""
+    logging.disable(logging.WARNING)
+    everyone = readers(folder)
+    goods = [reader.good for reader in everyone.values()]
+    found = {name: Outcome() for name in everyone}
+    for reader in everyone.values():  # once, so that what is loaded at first use is not taken for growth
+        with contextlib.suppress(TorchcapsError):
+            (folder / reader.file).write_bytes(reader.good)
+            reader.read(folder / reader.file)
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    with progress_bar("damaged files", inputs) as advance:
+        for number in range(inputs):
+            name = list(everyone)[number % len(everyone)]
+            reader, key = everyone[name], f"{seed}/{name}/{number}"
+            content = damage(reader.good, goods, key, text=reader.text)
+            try_input(reader, folder / reader.file, content, found[name], key)
+            advance(1)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    logging.disable(logging.NOTSET)
+    return found, {"megabytes_grown": round(grown, 1), "seconds": round(time.perf_counter() - began, 1)}
