@@ -47,7 +47,8 @@ export function chips(label, options, changed) {
     const input = make("input", { type: "radio", name, value, change: () => changed(value) });
     return { input, element: make("label", { class: "chip" }, input, make("span", {}, text)) };
   });
-  const element = make("fieldset", { class: "chips" }, make("legend", {}, label), ...inputs.map((each) => each.element));
+  const kind = options.every(([, text]) => text.length < 3) ? "chips short" : "chips";
+  const element = make("fieldset", { class: kind }, make("legend", {}, label), ...inputs.map((each) => each.element));
   const choose = (value) => inputs.forEach(({ input }) => (input.checked = input.value === String(value)));
   return { element, choose };
 }
