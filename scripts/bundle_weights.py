@@ -1,6 +1,6 @@
 """Make ready weights of a trained run: python scripts/bundle_weights.py RUN TAG [--into FOLDER]
 
-Writes ``<model>-<tag>/`` with config.yaml, weights.safetensors in few bits and card.json, whose test accuracy is
+Writes ``<model>-<tag>/`` with config.yaml, weights.safetensors in half precision and card.json, whose test accuracy is
 measured from the stored weights. A few test images of the dataset go beside it, for where the dataset is not at hand.
 """
 
@@ -20,7 +20,6 @@ from torchcaps.files import atomic_path, make_folder, read_json, write_json, wri
 from torchcaps.pretrained.cards import ROOT, Card
 from torchcaps.pretrained.load import WEIGHTS, file_hash, load_pretrained
 from torchcaps.pretrained.samples import samples_file
-from torchcaps.pretrained.storage import pack
 from torchcaps.train import RunConfig, RunFolder, load, measure, open_run
 
 SAMPLES = 40  # images, as many of each class
@@ -32,11 +31,14 @@ def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
     config = run.config()
     model = load(run.path)
     folder = make_folder(root / f"{config.model}-{tag}")
-    packed = pack(model.state_dict())
-    if not all(bool(value.isfinite().all()) for value in packed.values()):
+    half = {
+        f"model.{name}": (value.half() if value.is_floating_point() else value).contiguous()
+        for name, value in model.state_dict().items()
+    }
+    if not all(bool(value.isfinite().all()) for value in half.values()):
         raise TorchcapsError(f"{run.path} has weights beyond what half precision can hold: they cannot be bundled")
     with atomic_path(folder / WEIGHTS) as temporary:
-        save_file(packed, temporary)
+        save_file(half, temporary)
     write_text(folder / "config.yaml", run.config_file.read_text(encoding="utf-8"))
     card = Card(
         model=config.model,

@@ -15,7 +15,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.pretrained import Card, find_card, list_pretrained, load_samples
 from torchcaps.pretrained.cards import ROOT, read_card
 from torchcaps.pretrained.load import load_pretrained
-from torchcaps.pretrained.storage import pack, unpack
 from torchcaps.train import fit, new_run, resolve
 from torchcaps.train.objective import correct
 
@@ -100,20 +99,6 @@ def test_bundling_a_run(tmp_path: Path) -> None:
     samples = load_samples("glyphs", tmp_path / "shipped")
     assert samples is not None
     assert samples.labels.bincount().tolist() == [4] * 10
-
-
-def test_large_matrices_take_a_byte_for_each_number() -> None:
-    weights = {"large": torch.randn(1000, 5, 100) * torch.logspace(-3, 3, 1000).view(-1, 1, 1), "bias": torch.randn(9)}
-    weights |= {"steps": torch.tensor(7), "empty": torch.zeros(1000, 500)}
-    packed = pack(weights)
-    assert packed["large"].dtype == torch.int8
-    back = unpack(packed)
-    assert set(back) == set(weights)
-    error = (back["large"] - weights["large"]).abs().flatten(1).amax(1) / weights["large"].abs().flatten(1).amax(1)
-    assert error.max() <= 0.5 / 127 + 1e-6
-    torch.testing.assert_close(back["bias"], weights["bias"].half().float(), rtol=0, atol=0)
-    assert int(back["steps"]) == 7
-    assert not back["empty"].any()
 
 
 def test_no_samples_for_unknown_or_strange_names() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from safetensors.torch import load_file
-
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.pretrained.cards import ROOT, Card
-from torchcaps.pretrained.storage import unpack
 from torchcaps.train import RunFolder
+from torchcaps.train.checkpoint import load_weights
 
 WEIGHTS = "weights.safetensors"
 
@@ -19,14 +17,14 @@ WEIGHTS = "weights.safetensors"
 def load_pretrained(card: Card, root: Path = ROOT) -> Model:
     """The network of a card in evaluation mode, after its file was compared with the card's hash.
 
-    Weights lie on disk in fewer bits and become float32 as they are put into the model.
+    Weights lie on disk in half precision and become float32 as they are put into the model.
     """
     folder = root / card.name
     if file_hash(folder / WEIGHTS) != card.sha256:
         raise TorchcapsError(f"{folder / WEIGHTS} is not the file that its card describes: install torchcaps again")
     config = RunFolder(folder).config()
     model = config.build_model()
-    model.load_state_dict(unpack(load_file(folder / WEIGHTS)))
+    load_weights(folder / WEIGHTS, model)
     model.class_names = config.class_names
     return model.eval()
 
