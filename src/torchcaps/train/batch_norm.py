@@ -27,10 +27,16 @@ class SumOverProcesses(torch.autograd.Function):
         return together
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         together = gradient.clone()
         distributed.all_reduce(together)
         return together
+
+
+def sum_over_processes(value: Tensor) -> Tensor:
+    """See :class:`SumOverProcesses`."""
+    together: Tensor = SumOverProcesses.apply(value)  # type: ignore[no-untyped-call]
+    return together
 
 
 class SharedBatchNorm2d(nn.BatchNorm2d):
@@ -48,11 +54,11 @@ class SharedBatchNorm2d(nn.BatchNorm2d):
         values = input.float()
         dims = (0, 2, 3)
         own = values.new_full((1,), values.numel() / values.shape[1])
-        sums: Tensor = SumOverProcesses.apply(torch.cat([values.sum(dims), own]))
+        sums = sum_over_processes(torch.cat([values.sum(dims), own]))
         count = sums[-1].detach()
         mean = sums[:-1] / count  # (C,)
         centred = values - mean[:, None, None]
-        variance: Tensor = SumOverProcesses.apply(centred.square().sum(dims)) / count
+        variance = sum_over_processes(centred.square().sum(dims)) / count
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
                 self.num_batches_tracked += 1

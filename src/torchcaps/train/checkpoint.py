@@ -135,7 +135,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
             yield file
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: more than can be mapped
         raise TorchcapsError(f"{path} cannot be read; it is damaged or cut short ({error})") from error
 
 

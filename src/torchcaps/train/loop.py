@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import nn, optim
@@ -44,6 +45,7 @@ def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False) -> Progress
 
     With settings for several devices, as many processes share every batch; with torchrun or srun this is one of them.
     """
+    run.check_inside()
     config = run.config()
     world = find_world(config)
     if world.processes > 1 and not world.started:
@@ -68,7 +70,7 @@ def train(run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bo
     objective = fabric.setup_module(with_loss)
     bare = make_optimizer(model, config)  # after the weights have come to their device, or were spread over several
     progress = load_checkpoint(run.last, model, bare) if run.last.is_file() else Progress()
-    optimizer = fabric.setup_optimizers(bare)
+    optimizer = cast(optim.Optimizer, fabric.setup_optimizers(bare))
 
     per_epoch = steps_per_epoch(len(training), config.batch_size)
     total = min(config.epochs * per_epoch, config.steps or config.epochs * per_epoch)

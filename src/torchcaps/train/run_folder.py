@@ -43,6 +43,13 @@ class RunFolder:
     def result_file(self) -> Path:
         return self.path / "result.json"
 
+    def check_inside(self) -> None:
+        """Refuse a folder, perhaps a stranger's, in which a link would lead what is written somewhere else."""
+        boundary = self.path.resolve()
+        for part in (self.path / "checkpoints", self.path / "tensorboard"):
+            if not part.resolve().is_relative_to(boundary):
+                raise TorchcapsError(f"{part} leads out of the run's folder: replace the link by a folder of its own")
+
     def config(self) -> RunConfig:
         """The settings, checked again: the file may have been changed by hand."""
         return check(read_settings(self.config_file))

