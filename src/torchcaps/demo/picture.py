@@ -77,10 +77,10 @@ def change(images: Tensor, asked: Transform) -> Tensor:
     """Scale, shear, rotate and shift, in one resampling: (B, C, H, W) to the same."""
 
     def of(value: float) -> Tensor:
-        return torch.tensor([value])
+        return torch.tensor([value], dtype=torch.float32)
 
     matrix = rotation(of(asked.rotate)) @ shearing(of(asked.shear), of(0.0)) @ scaling(of(asked.scale), of(asked.scale))
-    return warp(images, matrix, torch.tensor([[asked.shift_x, asked.shift_y]]))
+    return warp(images, matrix, torch.stack([of(asked.shift_x), of(asked.shift_y)], dim=1))
 
 
 def as_pictures(images: Tensor) -> Pictures:
