@@ -1,0 +1,102 @@
+"""Images that networks rarely meet, and whether a model's answers and gradients stay numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Generator, Tensor
+
+from torchcaps.models import ModelRecord, create_model
+from torchcaps.train import resolve
+from torchcaps.train.objective import Objective
+
+Shape = tuple[int, int, int]
+
+
+def one_pixel(count: int, shape: Shape, draw: Generator) -> Tensor:
+    images = torch.zeros(count, *shape)
+    places = torch.randint(images[0].numel(), (count,), generator=draw)
+    images.view(count, -1)[torch.arange(count), places] = 1
+    return images
+
+
+def constant(count: int, shape: Shape, draw: Generator) -> Tensor:
+    return torch.rand(count, 1, 1, 1, generator=draw).expand(count, *shape).clone()
+
+
+KINDS: dict[str, Callable[[int, Shape, Generator], Tensor]] = {
+    "black": lambda count, shape, draw: torch.zeros(count, *shape),
+    "white": lambda count, shape, draw: torch.ones(count, *shape),
+    "constant": constant,
+    "saturated": lambda count, shape, draw: torch.randint(2, (count, *shape), generator=draw).float(),
+    "1e-30": lambda count, shape, draw: 1e-30 * torch.rand(count, *shape, generator=draw),
+    "1e-42": lambda count, shape, draw: 1e-42 * torch.rand(count, *shape, generator=draw),  # not normal
+    "1e30, clipped": lambda count, shape, draw: (1e30 * torch.randn(count, *shape, generator=draw)).clamp(0, 1),
+    "one pixel": one_pixel,
+    "random": lambda count, shape, draw: torch.rand(count, *shape, generator=draw),
+}
+
+
+@dataclass
+class Stressed:
+    """Of one model: images tried, and a sentence for everything that was not a number."""
+
+    images: int = 0
+    troubles: list[str] = field(default_factory=list)
+
+
+def build(record: ModelRecord, seed: int) -> Objective:
+    """The model in its laptop size with the loss that its recipe gives it."""
+    channels, size, _ = record.image
+    torch.manual_seed(seed)
+    model = create_model(record.name, size="laptop", channels=channels, image_size=size)
+    return Objective(model, resolve(model=record.name, data="glyphs"))
+
+
+def check(objective: Objective, images: Tensor, labels: Tensor, name: str, found: Stressed) -> Tensor:
+    """One step's worth of arithmetic; the gradient with respect to the images."""
+    images = images.clone().requires_grad_()
+    objective.zero_grad()
+    loss, output = objective(images, labels, None, 0.5)
+    loss.backward()
+    assert images.grad is not None
+    numbers = {"loss": loss, "scores": output.scores, "logits": output.logits, "gradient of the images": images.grad}
+    numbers |= {
+        f"gradient of {key}": value.grad for key, value in objective.named_parameters() if value.grad is not None
+    }
+    if output.pose is not None:
+        numbers["pose"] = output.pose
+    found.troubles += [f"{name}: {key}" for key, value in numbers.items() if not bool(value.isfinite().all())]
+    found.images += len(images)
+    return images.grad
+
+
+def stress(record: ModelRecord, inputs: int, *, batch: int = 16, seed: int = 0) -> Stressed:
+    """Every kind of image in turn, in batches of one kind and in mixed ones, and each batch attacked as well."""
+    objective, draw, found = build(record, seed), Generator().manual_seed(seed), Stressed()
+    number = 0
+    while found.images < inputs:
+        labels = torch.randint(10, (batch,), generator=draw)
+        names = list(KINDS)
+        chosen = names if number % (len(names) + 1) == len(names) else [names[number % (len(names) + 1)]]
+        parts = [KINDS[name](batch, record.image, draw) for name in chosen]
+        images = torch.cat(parts)[torch.randperm(batch * len(parts), generator=draw)[:batch]]
+        objective.train(number % 2 == 0)
+        name = chosen[0] if len(chosen) == 1 else "mixed"
+        slope = check(objective, images, labels, name, found)
+        if found.images < inputs:
+            check(objective, (images + 0.3 * slope.sign()).clamp(0, 1), labels, f"{name}, attacked", found)
+        number += 1
+    return found
+
+
+def one_of_each(record: ModelRecord, seed: int = 0) -> Stressed:
+    """One image of every kind in one batch, in training and outside."""
+    objective, draw, found = build(record, seed), Generator().manual_seed(seed), Stressed()
+    images = torch.cat([kind(1, record.image, draw) for kind in KINDS.values()])
+    for training in (True, False):
+        objective.train(training)
+        check(objective, images, torch.arange(len(images)) % 10, f"training: {training}", found)
+    return found

@@ -1,0 +1,46 @@
+"""A few strange images through every model; ``python -m tests.numerics`` tries ten thousand for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import tests.train.tiny  # noqa: F401  (registers the model)
+from tests.numerics.stress import KINDS, one_of_each, stress
+from torchcaps.data import Subset
+from torchcaps.data.base import Batch
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import ModelRecord, models
+from torchcaps.train import fit, new_run, resolve
+
+
+@pytest.mark.parametrize("record", list(models), ids=lambda record: record.name)
+def test_answers_and_gradients_are_numbers(record: ModelRecord) -> None:
+    found = one_of_each(record)
+    assert found.troubles == []
+    assert found.images == 2 * len(KINDS)
+
+
+def test_trouble_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "black", lambda count, shape, draw: torch.full((count, *shape), float("nan")))
+    assert any("black" in trouble for trouble in stress(models.get("lenet"), 300).troubles)
+
+
+def test_a_batch_that_is_not_a_number_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One image of the set is damaged: the run stops at the first batch that holds it, and says which images."""
+    whole = Subset.batch
+
+    def damaged(images: Subset, indices: torch.Tensor) -> Batch:
+        batch = whole(images, indices)
+        batch.images[indices == 7] = float("nan")
+        return batch
+
+    monkeypatch.setattr(Subset, "batch", damaged)
+    settings = {"train_images": 100, "epochs": 1, "batch_size": 16, "device": "cpu", "save_minutes": 0.0}
+    run = new_run(resolve(model="tiny", data="glyphs", **settings), tmp_path / "run")
+    with pytest.raises(TorchcapsError, match=r"became nan at step \d+, images \[([\d, ]*\D)?7\b[\d, ]*\]\. .* kept in"):
+        fit(run)
+    monkeypatch.undo()
+    assert fit(run).step == 6
