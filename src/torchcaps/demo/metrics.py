@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,13 +16,13 @@ class Metrics:
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
-        self.seconds: Counter[str] = Counter()  # type: ignore[type-arg]
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.within: Counter[tuple[str, float]] = Counter()
 
     def note(self, path: str, status: int, seconds: float) -> None:
         """Count a request; ``path`` is one of the service's own, so that nobody can fill the memory with names."""
         self.requests[path, status] += 1
-        self.seconds[path] += seconds  # type: ignore[assignment]
+        self.seconds[path] += seconds
         for bucket in BUCKETS:
             self.within[path, bucket] += seconds <= bucket
 

@@ -87,7 +87,7 @@ def _tables(paper: PaperEvidence) -> list[ShownTable]:
         if printed is None:
             continue
         rows = [
-            ShownRow(name=row, cells=[cell and ShownCell(ours=cell.ours, paper=cell.paper) for cell in cells])
+            ShownRow(name=row, cells=[ShownCell(ours=cell.ours, paper=cell.paper) if cell else None for cell in cells])
             for row, cells in printed.rows.items()
         ]
         title = f"{name}: {table.title}"
