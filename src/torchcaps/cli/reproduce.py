@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +53,7 @@ def reproduce(
         print_plan(works, folders)
         return
     again = shlex.join(["torchcaps", *sys.argv[1:]])
-    call = Call(folders, until, failures(works, out), console.err.print)
+    call = Call(folders, until, failures(works, out), partial(console.err.print, markup=False, soft_wrap=True))
     with console.resumable(again):
         run_on(engine, jobs, works, call)
     print_tables(works, folders)

@@ -29,7 +29,7 @@ from torchcaps.train import Interrupted
 from torchcaps.train.interrupt import stop_requests
 
 ENGINES = ("local", "slurm")
-LOOK_AGAIN = 1.0  # seconds between two looks at the results
+LOOK_AGAIN = 2.0  # seconds between two looks at the results
 FOREVER = 366 * 24 * 60  # minutes; submitit's own limit is five of them
 
 
@@ -37,6 +37,9 @@ def run_on(engine: str, jobs: int, works: list[Work], call: Call) -> None:
     """Settle the work with so many workers; with one local worker it is this process."""
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
+    works = [work for work in works if not call.is_settled(work)]
+    if not works:
+        return
     if engine == "local" and jobs == 1:
         work_through(works, call)
         return
@@ -51,8 +54,7 @@ def run_on(engine: str, jobs: int, works: list[Work], call: Call) -> None:
             executor.submit(be_worker, works, replace(call, announce=print), stop_file, threads, sys.argv)
             for _ in range(jobs)
         ]
-    running: Callable[[Any], bool] = _in_queue if engine == "slurm" else lambda job: not job.done()
-    watch(works, call, lambda: any(map(running, handles)), stop_file)
+    watch(works, call, lambda: (_any_queued if engine == "slurm" else _any_running)(handles), stop_file)
 
 
 def be_worker(works: list[Work], call: Call, stop_file: Path, threads: int | None, command: list[str]) -> None:
@@ -67,14 +69,13 @@ def be_worker(works: list[Work], call: Call, stop_file: Path, threads: int | Non
 
     signal.signal(signal.SIGUSR2, end_soon)
     work_through(works, replace(call, stopped=lambda: ending or stop_file.exists()))
-    if ending and not stop_file.exists():
+    if ending and not call.is_over() and not stop_file.exists():
         subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=60)
 
 
 def watch(works: list[Work], call: Call, running: Callable[[], bool], stop_file: Path) -> None:
     """Tell what the workers have done until the last of them ends; if somebody asks to stop, tell them."""
-    left = [work for work in works if not call.is_settled(work)]
-    done = failed = 0
+    left, done, failed = list(works), 0, 0
     with progress_bar("cells", len(left)) as advance, stop_requests() as stop:
         alive = True
         while alive:
@@ -116,10 +117,15 @@ def _executor(engine: str, folder: Path) -> Any:
     return executor
 
 
-def _in_queue(job: Any) -> bool:
-    """Whether a job of Slurm waits or runs, by the queue: not every cluster keeps the accounts that submitit reads."""
-    command = ["squeue", "--noheader", "--jobs", job.job_id, "--format", "%T"]
+def _any_running(jobs: list[Any]) -> bool:
+    return not all(job.done() for job in jobs)
+
+
+def _any_queued(jobs: list[Any]) -> bool:
+    """Whether one of Slurm's jobs waits or runs, by the queue: not every cluster keeps the accounts submitit reads."""
+    command = ["squeue", "--noheader", "--format", "%T", "--jobs", ",".join(job.job_id for job in jobs)]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    # A queue that cannot be asked just now says nothing about the jobs; one that has forgotten them does.
     return bool(asked.stdout.strip()) or (asked.returncode != 0 and "Invalid job id" not in asked.stderr)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from torchcaps.reproduce.durations import show_duration
 from torchcaps.reproduce.estimate import Estimator
 from torchcaps.reproduce.runner import Folders, state_of
-from torchcaps.reproduce.spec import PROFILES, list_papers, load_spec
+from torchcaps.reproduce.spec import PROFILES, Profile, list_papers, load_spec
 from torchcaps.reproduce.summary import count_states
 from torchcaps.reproduce.trained import is_trained
 from torchcaps.reproduce.work import Work, plan
@@ -23,7 +23,7 @@ def plan_rows(works: list[Work], folders: Folders) -> tuple[list[tuple[str, ...]
     estimates = Estimator(folders).seconds(todo)
     seconds = {id(work): estimate for work, estimate in zip(todo, estimates, strict=True)}
     users = Counter(training.path(folders.runs) for work in works for training in work.trainings)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for work in works:
         state = state_of(work, folders.results)
         time = "" if state == "done" else show_duration(seconds[id(work)])
@@ -44,9 +44,9 @@ class TableState:
     table: str
     title: str
     cells: int
-    wanted: dict[str, int]  # cells times seeds, for each profile
-    done: dict[str, int]
-    seconds: dict[str, float | None]  # of all of it from the beginning, for one worker
+    wanted: dict[Profile, int]  # cells times seeds, for each profile
+    done: dict[Profile, int]
+    seconds: dict[Profile, float | None]  # of all of it from the beginning, for one worker
 
 
 def table_states(folders: Folders) -> list[TableState]:
