@@ -28,7 +28,8 @@ from torchcaps.reproduce.runner import Folders
 from torchcaps.reproduce.trained import is_trained
 from torchcaps.reproduce.work import Training, Work, digest
 from torchcaps.train import RunConfig, RunFolder
-from torchcaps.train.loop import FEWEST_VALIDATIONS, MATCHING_VALIDATIONS, MOST_VALIDATION
+from torchcaps.train.loop import FEWEST_VALIDATIONS, MATCHING_VALIDATIONS
+from torchcaps.train.sets import MOST_VALIDATION
 
 DECIDES_SPEED = ("model", "size", "options", "data", "batch_size")
 SHORT = Budget(rounds=5, seconds=5.0)
