@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -13,8 +15,11 @@ from torch import Tensor
 from tests.demo.conftest import decoded, rows
 from torchcaps.analysis import inspect_layers, perturb_dimensions, vote_maps
 from torchcaps.data.geometry import rotation, warp
+from torchcaps.demo import service
+from torchcaps.demo.app import create_app
 from torchcaps.demo.results import read_results
 from torchcaps.demo.served import Served, open_runs
+from torchcaps.demo.worker import Worker
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json
 
@@ -138,6 +143,20 @@ def test_wrong_names_and_values_are_told(client: httpx.Client) -> None:
         answer = client.post(f"/api/{path}", json={"model": NAME} | question)
         assert answer.status_code == 422, (path, words, answer.text)
         assert words in answer.json()["detail"]
+
+
+def test_a_full_queue_is_told(shipped: list[Served], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "Worker", partial(Worker, bound=0))
+    app = create_app(shipped[:1])
+
+    async def scene() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            return await client.post("/api/predict", json={"model": shipped[0].name, "image": [[0.0] * 28] * 28})
+
+    answer = asyncio.run(scene())
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert "too many requests are waiting" in answer.json()["detail"]
 
 
 def test_results_of_a_folder(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""The two commands as a user starts and stops them."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from torchcaps.demo.run import allowed_hosts, listen
+from torchcaps.errors import TorchcapsError
+
+
+@pytest.mark.parametrize("command", [["demo", "--no-browser"], ["serve"]], ids=["demo", "serve"])
+def test_start_ask_stop(command: list[str], tmp_path: Path) -> None:
+    call = [str(Path(sys.executable).with_name("torchcaps")), *command, "--port", "0"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        try:
+            assert process.stdout is not None
+            address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+            assert address
+            with httpx.Client(base_url=address[0], transport=httpx.HTTPTransport(retries=3), timeout=60) as client:
+                assert client.get("/health").status_code == 200
+                assert client.get("/docs").status_code == 200
+                assert client.get("/").status_code == (200 if command[0] == "demo" else 404)
+                assert len(client.get("/api/models").json()) >= 4
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == 130
+            assert "Traceback" not in (process.stderr.read() if process.stderr else "")
+        finally:
+            process.kill()
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(
+            TorchcapsError, match=f"cannot serve on 127.0.0.1 port {port}: .*Choose another with --port"
+        ):
+            listen("127.0.0.1", port)
+
+
+def test_an_address_that_others_reach_may_have_any_name() -> None:
+    assert allowed_hosts("0.0.0.0") is None
+    assert "localhost" in (allowed_hosts("127.0.0.1") or [])
