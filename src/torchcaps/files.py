@@ -13,6 +13,7 @@ from typing import Any
 
 from torchcaps.errors import TorchcapsError
 
+UNFINISHED = ".tmp"  # how the name of a file ends that is being written
 MOST_TEXT = 64 << 20  # bytes of a text that is read as a whole
 
 
@@ -23,7 +24,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
     A reader sees the old file or the new one, never a part. Whatever goes wrong, the temporary file is
     removed. Trouble of the operating system (disk full, read-only folder) becomes a clear error.
     """
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{UNFINISHED}")
     try:
         make_folder(target.parent)
         yield temporary
@@ -35,6 +36,13 @@ def atomic_path(target: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what processes that were killed have left half written; nobody may be writing there."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def cannot_write(target: Path, error: OSError) -> TorchcapsError:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import tempfile
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from torchcaps.files import atomic_path, cache_folder, make_folder
 from torchcaps.progress import progress_bar
 
 log = logging.getLogger(__name__)
+SCRATCH = ".fetch-"
+SCRATCH_SECONDS = 24 * 3600  # no fetch takes so long
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,7 @@ def obtain(
     if found:
         return found
     target = make_folder(data_cache() / dataset)
+    remove_old_scratch(target)
     missing = [file for file in files if problem_in(target, file)]
     tried: list[str] = []
     for source in sources:
@@ -154,10 +159,17 @@ def obtain(
     )
 
 
+def remove_old_scratch(folder: Path) -> None:
+    """Remove what fetches that were killed have left; a young folder may be in use by another process."""
+    for path in folder.glob(f"{SCRATCH}*"):
+        if time.time() - path.stat().st_mtime > SCRATCH_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _take_from(source: Source, missing: list[File], target: Path, tried: list[str]) -> list[File]:
     """Fetch into a folder of our own, so that two processes never share one; keep what is verified."""
     left = []
-    with tempfile.TemporaryDirectory(dir=target, prefix=".fetch-") as scratch:
+    with tempfile.TemporaryDirectory(dir=target, prefix=SCRATCH) as scratch:
         try:
             source.fetch(missing, Path(scratch))
         except Exception as error:  # an archive from elsewhere fails in many ways: lzma, encryption, bad numbers

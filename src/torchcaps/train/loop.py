@@ -11,6 +11,7 @@ import torch
 from torch import nn, optim
 
 from torchcaps.data import Augmentation, ImageSet, Subset
+from torchcaps.files import remove_unfinished
 from torchcaps.models import Model, Output
 from torchcaps.train.batch_norm import set_shared, share_statistics
 from torchcaps.train.checkpoint import Progress, all_finite, load_checkpoint, save_checkpoint, save_weights, whole
@@ -58,6 +59,9 @@ def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False) -> Progress
 def train(run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bool]) -> Progress:
     """What every process does; see :func:`fit`."""
     fabric = ranks.fabric
+    if ranks.first:
+        remove_unfinished(run.path)
+        remove_unfinished(run.last.parent)
     training, validation = training_sets(config)
     torch.manual_seed(config.seed)
     model = config.build_model()
