@@ -1,0 +1,54 @@
+"""What is installed is pinned, comes from the registry, and has a licence that is written down."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.skipif(not (ROOT / "constraints.txt").is_file(), reason="only a clone has the constraints")
+MALICIOUS = {"lightning-fabric": {"2.6.2", "2.6.3"}}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    found = [line.split("#")[0].strip() for line in lines if line.split("#")[0].strip()]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in found), (
+        "exact versions, and nothing else"
+    )
+    return {normal(line.split("==")[0]): line.split("==")[1] for line in found}
+
+
+def named(requirement: str) -> str:
+    return normal(re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0])
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    assert {named(each) for each in wanted} - {"torchcaps"} <= pins().keys()
+    assert not any("@" in each or "://" in each for each in wanted), "only from the registry"
+
+
+def test_no_version_that_is_known_to_be_malicious() -> None:
+    for name, versions in MALICIOUS.items():
+        assert pins()[name] not in versions
+        assert metadata.version(name) not in versions
+
+
+def test_licences_are_written_down() -> None:
+    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for requirement in project["dependencies"]:
+        assert re.search(rf"^\| {re.escape(named(requirement))} \| \S+ \| \S+", page, re.MULTILINE), requirement
+    core = page.partition("## Extras")[0]
+    assert "not stated" not in core
+    assert not re.search(r"\bA?GPL", core), "nothing that torchcaps needs may bind its users to the GPL"
