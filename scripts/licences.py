@@ -23,9 +23,7 @@ def licence(name: str) -> str:
     if said and len(said) <= LONGEST and said.upper() != "UNKNOWN":
         return said
     classes = [line.rsplit(" :: ", 1)[1] for line in found.get_all("Classifier") or [] if line.startswith("License ::")]
-    return (
-        ", ".join(dict.fromkeys(classes)) or said.strip().splitlines()[0][:LONGEST] if classes or said else "not stated"
-    )
+    return ", ".join(dict.fromkeys(classes)) or " ".join(said.split())[:LONGEST] or "not stated"
 
 
 def needed(name: str, seen: set[str] | None = None) -> set[str]:

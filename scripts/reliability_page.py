@@ -29,11 +29,11 @@ which are recognised. `--strategy fsdp` spreads the weights over the processes.
 - A batch is divided among the processes, so a step is the same step whatever their number: gradients are weighted by
   images, batch normalisation and discriminative routing see the whole batch, and every image is seen once an epoch.
 - The random changes of an image are those that it gets in one process. Dropout is not: its numbers belong to a process.
-- A run may be resumed with another number of processes: `torchcaps train --resume RUN --devices 4`. With the same number
-  the resumed run is exact, to the bit. With another one it is exact but for rounding, since sums are taken in another
-  order; in models with dropout (ar-capsnet, cnn-hinton2018) it is a run with other random numbers.
-- Rounding is not always small: a bias before a batch normalisation has no gradient but rounding errors, which RMSprop and
-  Adam scale up to whole steps. Such a bias changes no answer.
+- A run may be resumed with another number of processes: `torchcaps train --resume RUN --devices 4`. With the same
+  number the resumed run is exact, to the bit. With another one it is exact but for rounding, since sums are taken in
+  another order; in models with dropout (ar-capsnet, cnn-hinton2018) it is a run with other random numbers.
+- Rounding is not always small: a bias before a batch normalisation has no gradient but rounding errors, which RMSprop
+  and Adam scale up to whole steps. So the weights of ar-capsnet differ visibly after some steps, its gradients do not.
 - The first process writes; all wait until it has. A stop request (Ctrl-C, SIGTERM, SIGUSR1) that reaches one process
   stops all of them at the same step, with everything saved. If one is killed, the others say so and stop.
 
@@ -48,8 +48,8 @@ which are recognised. `--strategy fsdp` spreads the weights over the processes.
 
 def fuzzed(result: Result) -> str:
     return (
-        f"{result['inputs']:,} damaged files through {len(result['readers'])} readers: {len(result['wrong'])} broke the "
-        f"promise; memory grew by {result['megabytes_grown']:.0f} MB"
+        f"{result['inputs']:,} damaged files through {len(result['readers'])} readers: {len(result['wrong'])} broke "
+        f"the promise; memory grew by {result['megabytes_grown']:.0f} MB"
     )
 
 
@@ -86,8 +86,8 @@ def queued(result: Result) -> str:
 # What is promised, the command that tests it, the file it writes, and how the file is read.
 PROMISES: list[tuple[str, str, str, Callable[[Result], str]]] = [
     (
-        "Work that is killed at any moment goes on, and ends with the same weights to the bit; no result is lost or done "
-        "twice; a full or read-only disk is met with one sentence",
+        "Work that is killed at any moment goes on, and ends with the same weights to the bit; no result is lost or "
+        "done twice; a full or read-only disk is met with one sentence",
         "python -m tests.torture",
         "torture",
         tortured,
