@@ -40,13 +40,14 @@ class Metrics:
             lines.append(f'torchcaps_request_seconds_bucket{{path="{path}",le="+Inf"}} {count}')
             lines.append(f'torchcaps_request_seconds_sum{{path="{path}"}} {total:.6f}')
             lines.append(f'torchcaps_request_seconds_count{{path="{path}"}} {count}')
-        for metric, kind, value in (
-            ("torchcaps_waiting", "gauge", lambda worker: worker.waiting),
-            ("torchcaps_batches_total", "counter", lambda worker: worker.batches),
-            ("torchcaps_answered_total", "counter", lambda worker: worker.worked),
-        ):
+        state = {
+            "torchcaps_waiting": ("gauge", {name: worker.waiting for name, worker in workers.items()}),
+            "torchcaps_batches_total": ("counter", {name: worker.batches for name, worker in workers.items()}),
+            "torchcaps_answered_total": ("counter", {name: worker.worked for name, worker in workers.items()}),
+        }
+        for metric, (kind, values) in state.items():
             lines.append(f"# TYPE {metric} {kind}")
-            lines += [f'{metric}{{model="{name}"}} {value(worker)}' for name, worker in workers.items()]
+            lines += [f'{metric}{{model="{name}"}} {value}' for name, value in values.items()]
         memory = resident_bytes()
         if memory is not None:
             lines += ["# TYPE process_resident_memory_bytes gauge", f"process_resident_memory_bytes {memory}"]
