@@ -70,6 +70,10 @@ def test_other_sizes_are_put_in_the_middle(client: httpx.Client) -> None:
     seen = decoded(answer["image"])[0]
     assert seen[9:19, 9:19].min() == 1
     assert seen.sum() == 100
+    for side in (27, 29, 128):
+        seen = decoded(ask(client, "predict", image=[[1.0] * side] * side)["image"])
+        assert seen.shape == (1, 28, 28)
+        assert seen.sum() == min(side, 28) ** 2
 
 
 def test_draws_what_the_decoder_draws(client: httpx.Client, capsnet: Served, digits: Digits) -> None:

@@ -29,8 +29,11 @@ def read_question(question: Question, shape: tuple[int, int, int]) -> Tensor:
     image = decode_picture(given, side) if isinstance(given, str) else read_planes(given)
     if len(image) not in (1, channels):
         image = image.mean(0, keepdim=True)  # colours for a model that sees grey
-    margin = (side - image.shape[1]) // 2  # below zero where the middle is cut out
-    image = place(image.unsqueeze(0), torch.tensor([[margin, margin]]), (side, side)).expand(1, channels, side, side)
+    image = image.unsqueeze(0)
+    if image.shape[2] != side:
+        margin = (side - image.shape[2]) // 2  # below zero where the middle is cut out
+        image = place(image, torch.tensor([[margin, margin]]), (side, side))
+    image = image.expand(1, channels, side, side)
     if question.transform is not None:
         image = change(image, question.transform)
     return image.squeeze(0).clamp(0, 1)
