@@ -15,7 +15,7 @@ from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import robustness, write_evaluation
 from torchcaps.evaluate.acgan import SIZES, GanSettings, epoch_file, generate, measure_acgan, train_acgan, train_step
-from torchcaps.evaluate.acgan_nets import ACGAN, NOISE
+from torchcaps.evaluate.acgan_nets import ACGAN, LATENT
 from torchcaps.evaluate.robustness import protocols
 from torchcaps.evaluate.summary import notes, summary
 
@@ -40,7 +40,7 @@ def test_maps_and_parameters_have_the_papers_shapes() -> None:
     maps: list[tuple[int, ...]] = []
     for layer in gan.generator.layers:
         layer.register_forward_hook(lambda _, given, made: maps.append(tuple(made.shape[1:])))
-    images = gan.generator(torch.randn(2, NOISE), torch.tensor([3, 4])).detach()
+    images = gan.generator(2 * torch.rand(2, LATENT) - 1, torch.tensor([3, 4])).detach()
     assert images.shape == (2, 1, 28, 28)
     assert 0 < float(images.min()) <= float(images.max()) < 1
     assert list(dict.fromkeys(each for each in maps if len(each) == 3)) == [
@@ -114,7 +114,7 @@ def test_the_class_decides_what_is_drawn() -> None:
         train_step(gan, optimizer, patterns[labels], labels)
     wanted = torch.arange(100) % 10
     with torch.no_grad():
-        drawn = gan.generator.eval()(torch.randn(100, NOISE), wanted)
+        drawn = gan.generator.eval()(2 * torch.rand(100, LATENT) - 1, wanted)
     nearest = (drawn - patterns.squeeze(1)).flatten(2).norm(dim=2).argmin(1)
     assert (nearest == wanted).double().mean() > 0.5  # by chance: 0.1
 

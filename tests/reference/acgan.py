@@ -16,7 +16,7 @@ def stepper(generator: nn.Module, discriminator: nn.Module) -> Callable[[Tensor,
     def step(images: Tensor, labels: Tensor) -> None:
         count = len(labels)
         wanted = torch.randint(10, (count,))
-        drawn = generator(torch.randn(count, 90), wanted)
+        drawn = generator(2 * torch.rand(count, 100) - 1, wanted)
 
         real, shown = discriminator(torch.cat([images, drawn.detach()]))
         loss = torch.zeros(())

@@ -22,7 +22,7 @@ from torchcaps.data import ImageSet, MemoryImages, Subset, load_dataset
 from torchcaps.data.base import pieces
 from torchcaps.data.mnist import DIGITS
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.acgan_nets import ACGAN, CLASSES, NOISE, Generator
+from torchcaps.evaluate.acgan_nets import ACGAN, CLASSES, LATENT, Generator
 from torchcaps.evaluate.canvas import first_images
 from torchcaps.files import cache_folder, make_folder
 from torchcaps.models import Model
@@ -42,6 +42,7 @@ EPOCHS = 5
 PER_DIGIT = 400
 REAL = 0.95  # what the judge shall say of real images: certainty would leave the generator without a gradient
 AT_ONCE = 250
+NETWORKS = 2  # one more with every change of the two networks or of a step: what was trained before is another GAN
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class GanSettings:
 
     def folder(self) -> Path:
         """Where a GAN with these settings is kept."""
-        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:10]
+        decisive = {**asdict(self), "networks": NETWORKS}
+        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
         return cache_folder() / "acgan" / f"{self.data}-{digest}-seed{self.seed}"
 
 
@@ -109,7 +111,7 @@ def train_step(gan: ACGAN, optimizer: torch.optim.Optimizer, images: Tensor, lab
     """
     gan.train()
     wanted = torch.randint(CLASSES, labels.shape)
-    drawn = gan.generator(torch.randn(len(labels), NOISE), wanted)
+    drawn = gan.generator(2 * torch.rand(len(labels), LATENT) - 1, wanted)
     real, shown = gan.discriminator(torch.cat([images, drawn.detach()]))
     truth = torch.cat([torch.full((len(images),), REAL), torch.zeros(len(drawn))])
     judged = F.binary_cross_entropy_with_logits(real, truth) + F.cross_entropy(shown[: len(labels)], labels)
@@ -132,9 +134,9 @@ def generate(folder: Path, epoch: int, count: int = CLASSES * PER_DIGIT, seed: i
     generator = Generator().eval()
     load_weights(epoch_file(folder, epoch), generator)
     labels = torch.arange(count) % CLASSES
-    source = torch.Generator().manual_seed(derived_seed(seed, "noise", epoch))
-    noise = torch.randn(count, NOISE, generator=source)
-    drawn = torch.cat([generator(noise[part], labels[part]) for part in pieces(count, AT_ONCE)])
+    source = torch.Generator().manual_seed(derived_seed(seed, "latent", epoch))
+    latent = 2 * torch.rand(count, LATENT, generator=source) - 1
+    drawn = torch.cat([generator(latent[part], labels[part]) for part in pieces(count, AT_ONCE)])
     return MemoryImages(drawn.mul(255).round().to(torch.uint8), labels, DIGITS)
 
 
