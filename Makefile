@@ -2,6 +2,8 @@
 # make test         everything that is checked: lint, types, tests
 # make check        the fast part of it, for while you work
 # make test-slow    the tests that take minutes
+# make test-slurm   jobs of a Slurm of one node, which is started for it (needs root; installs Debian's packages)
+# make reliability  the long measurements of docs/reliability.md (an hour; keep the machine quiet)
 # make bench        speed and memory, as ratios, and the page about them (keep the machine quiet)
 # make docs         the documentation as a site, in site/
 # make clean        remove what these commands made
@@ -11,7 +13,7 @@ BIN := .venv/bin
 STAMPS := .venv/stamps
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: quickstart test check test-slow bench docs clean
+.PHONY: quickstart test check test-slow test-slurm reliability bench docs clean
 
 quickstart: $(STAMPS)/core
 	$(BIN)/torchcaps compare capsnet convnet-avg convnet-fc --data mnist --size laptop --epochs 1 \
@@ -30,6 +32,18 @@ check: $(STAMPS)/dev
 
 test-slow: $(STAMPS)/dev
 	$(BIN)/pytest -m slow
+
+test-slurm: $(STAMPS)/dev
+	sh scripts/install_slurm.sh
+	$(BIN)/python -m tests.slurm
+
+reliability: $(STAMPS)/dev
+	$(BIN)/python -m tests.torture --kills 120
+	$(BIN)/python -m tests.fuzz --inputs 100000
+	$(BIN)/python -m tests.numerics --inputs 10000
+	$(BIN)/python -m tests.train.measure_processes
+	$(BIN)/python -m tests.determinism
+	$(BIN)/python scripts/reliability_page.py
 
 bench: $(STAMPS)/core
 	$(BIN)/torchcaps bench claims --compile

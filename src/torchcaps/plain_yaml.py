@@ -24,7 +24,7 @@ class PlainLoader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError(f"the alias '*{event.anchor}' is not allowed")
         if getattr(event, "tag", None) is not None:
