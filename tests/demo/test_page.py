@@ -177,6 +177,17 @@ def test_run_an_attack(visit: Visit) -> None:
     until(page, "document.querySelectorAll('.panel:not([hidden]) .fooled').length === 0")
 
 
+def test_two_digits_are_taken_apart(visit: Visit) -> None:
+    page = visit.open("pairs")
+    page.get_by_role("button", name="Test image: 7 and 1").click()
+    page.get_by_text(re.compile(r"Sees \d and \d")).wait_for()
+    until(page, "document.querySelectorAll('.panel:not([hidden]) .winner').length === 2")
+    first, second = (picture(page, label) for label in ("first", "second"))
+    assert first != second
+    page.get_by_role("tab", name="Draw").click()
+    page.get_by_role("button", name="Test image: 4").first.wait_for()  # single digits again
+
+
 def test_results_say_when_there_are_none(visit: Visit) -> None:
     page = visit.open("results")
     page.get_by_text("There are no results in the folder yet").wait_for()

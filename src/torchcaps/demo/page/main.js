@@ -50,7 +50,7 @@ async function start() {
   /** Test images of the network in view; an example that nobody changed is replaced by one of them. */
   async function showSamples() {
     const shown = await samples.show(subject()).catch(() => []);
-    const example = shown[subject() === double ? 0 : Math.min(2, shown.length - 1)];
+    const example = shown[Math.min(subject() === double ? 1 : 2, shown.length - 1)];
     if (example && (pad.empty || pad.exact)) pad.put(example.image, { exact: true, example: true });
   }
 
