@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 100  # letters of a name in a sentence
+
 
 class TorchcapsError(Exception):
     """A mistake outside the code: a wrong name, file, size or setting.
@@ -21,6 +23,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> TorchcapsError:
     "routing 'dinamic' is unknown: did you mean 'dynamic'? One of: dynamic, em"
     """
     names = sorted(known)
+    name = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."  # it may come from anybody's file
     nearest = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
     return TorchcapsError(f"{kind} '{name}' is unknown: {hint}One of: {', '.join(names)}")
