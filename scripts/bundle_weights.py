@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
 from torchcaps.data import datasets
+from torchcaps.environment import without_folders
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.clean import test_images
 from torchcaps.files import atomic_path, make_folder, read_json, write_json, write_text
@@ -49,7 +51,7 @@ def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
         test_images=0,
         selection_split=config.stop_on,
         sha256=file_hash(folder / WEIGHTS),
-        training=read_json(run.path / "environment.json"),
+        training=made_by(run),
         licence=datasets.get(config.data).licence,
     )
     measured = measure(load_pretrained(card, root), test_images(config))
@@ -57,6 +59,12 @@ def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
     write_samples(config, root)
     write_json(folder / "card.json", card.model_dump(mode="json"))
     return card
+
+
+def made_by(run: RunFolder) -> dict[str, Any]:
+    """Command, commit, versions and hardware of the run, without folders of this machine."""
+    environment: dict[str, Any] = read_json(run.path / "environment.json")
+    return environment | {"command": " ".join(map(without_folders, environment["command"].split()))}
 
 
 def write_samples(config: RunConfig, root: Path) -> None:

@@ -12,7 +12,8 @@ const TITLES = {
 /** What people call a network; runs of the same network are told apart by their folder's name. */
 export function titleOf(info, all) {
   const same = all.filter((other) => other.model === info.model && other.labels_per_image === info.labels_per_image);
-  return same.length > 1 ? info.name : (TITLES[info.model] ?? info.model);
+  if (same.length > 1) return info.name;
+  return (TITLES[info.model] ?? info.model) + (info.labels_per_image > 1 ? " for two digits" : "");
 }
 
 const count = (number) => new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(number);

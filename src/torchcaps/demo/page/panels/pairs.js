@@ -1,7 +1,7 @@
 // Two digits: drawn over each other, and taken apart again.
 
 import { announce, ask, latest } from "../api.js";
-import { aboutOf, bars } from "../bars.js";
+import { aboutOf, bars, titleOf } from "../bars.js";
 import { make } from "../dom.js";
 import { colourOf, paint, single } from "../images.js";
 
@@ -26,7 +26,7 @@ export function pairsPanel({ models, drawing }) {
       "capsules draws its own digit without the other."),
     make("div", { class: "apart" }, seen.element, both.element, first.element, second.element),
     words,
-    make("article", { class: "card answer" }, make("header", {}, make("h3", {}, "CapsNet for two digits"), make("p", { class: "about" }, aboutOf(info))), chart.element),
+    make("article", { class: "card answer" }, make("header", {}, make("h3", {}, titleOf(info, models)), make("p", { class: "about" }, aboutOf(info))), chart.element),
   );
 
   const update = latest(async () => {
