@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from tests.conftest import Command
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Interrupted, RunFolder, fit, new_run, processes, read_lines, resolve
 from torchcaps.train.checkpoint import read_progress
@@ -157,6 +158,18 @@ def test_torchrun_and_its_messages(tmp_path: Path) -> None:
     assert workers[1].returncode == processes.LOST
     assert "process 2 of 2 lost the connection to another one" in said
     workers[0].communicate()
+
+
+def test_by_command_and_resumed_in_one_process(torchcaps_command: Command) -> None:
+    small = ["--set", "filters=8", "--set", "types=2", "--set", "hidden=[16, 16]", "--device", "cpu"]
+    images = ["--data", "glyphs", "--train-images", "195", "--test-images", "50", "--batch-size", "29", "--epochs", "1"]
+    done = torchcaps_command("train", "capsnet", *images, *small, "--devices", "2", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Run: run") == 1
+    refused = torchcaps_command("train", "--resume", "run", "--devices", "1", "--epochs", "2")
+    assert "a resumed run keeps its settings: leave out --epochs" in refused.stderr
+    again = torchcaps_command("train", "--resume", "run", "--devices", "1")
+    assert again.returncode == 0, again.stderr
 
 
 def test_a_trouble_is_told_once(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def start_workers(run: RunFolder, count: int) -> list[Worker]:
     return [
         subprocess.Popen(
             command,
-            env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            # Only the first one shows bars, by the variable with which rich takes a terminal for a file.
+            env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | ({"TTY_COMPATIBLE": "0"} if rank else {}),
             stdout=subprocess.PIPE,  # where a worker leaves the sentence that it ends with
             text=True,
             process_group=0,  # Ctrl-C reaches this process alone, which then asks the workers
