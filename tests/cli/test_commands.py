@@ -79,7 +79,7 @@ def test_killed_and_resumed_by_command(torchcaps_command: Command, tmp_path: Pat
     assert all(torch.equal(one[name], other[name]) for name in other)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_ctrl_c_saves_and_says_how_to_resume(torchcaps_command: Command, tmp_path: Path, number: int) -> None:
     program = str(Path(sys.executable).with_name("torchcaps"))
     arguments = [program, "train", *TINY_CAPSNET, "--epochs", "2000", "--out", "run"]
