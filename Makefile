@@ -26,6 +26,7 @@ test: $(STAMPS)/dev
 	$(BIN)/pytest -n 2
 
 check: $(STAMPS)/dev
+	$(BIN)/python -m pip check
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 -x -k "not command and not resume"
