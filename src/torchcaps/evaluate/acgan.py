@@ -11,7 +11,6 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from filelock import FileLock
@@ -23,11 +22,8 @@ from torchcaps.data.base import pieces
 from torchcaps.data.mnist import DIGITS
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.acgan_nets import ACGAN, CLASSES, LATENT, Generator
-from torchcaps.evaluate.canvas import first_images
 from torchcaps.files import cache_folder, make_folder
-from torchcaps.models import Model
 from torchcaps.progress import progress_bar
-from torchcaps.train import measure
 from torchcaps.train.checkpoint import (
     Progress,
     all_finite,
@@ -138,21 +134,6 @@ def generate(folder: Path, epoch: int, count: int = CLASSES * PER_DIGIT, seed: i
     latent = 2 * torch.rand(count, LATENT, generator=source) - 1
     drawn = torch.cat([generator(latent[part], labels[part]) for part in pieces(count, AT_ONCE)])
     return MemoryImages(drawn.mul(255).round().to(torch.uint8), labels, DIGITS)
-
-
-def measure_acgan(
-    model: Model, settings: GanSettings, *, images_used: int | None = None, epochs: int = EPOCHS
-) -> dict[str, Any]:
-    """Share of wrong answers on the drawings of each epoch; ``images_used``: None for 400 of each digit."""
-    train_acgan(settings.folder(), settings, epochs)
-    count = min(images_used or CLASSES * PER_DIGIT, CLASSES * PER_DIGIT)
-    errors = {}
-    for epoch in range(1, epochs + 1):
-        drawn = first_images(model, generate(settings.folder(), epoch, count), None)
-        errors[str(epoch)] = 1 - measure(model, drawn, description=f"epoch {epoch}").accuracy
-    seen = "all" if settings.train_images is None else f"{settings.train_images:,}"
-    about = f"digits drawn by an AC-GAN after each of {epochs} epochs on {seen} images of {settings.data}"
-    return {"name": "acgan", "about": about, "images": count, "error_by_epoch": errors, "settings": asdict(settings)}
 
 
 def _training_images(settings: GanSettings) -> ImageSet:

@@ -81,7 +81,7 @@ def acgan_chart(results: Results) -> Figure:
     """Error on what a GAN draws, against the epochs of its training.
 
     Args:
-        results: of :func:`torchcaps.evaluate.acgan.measure_acgan`, by label.
+        results: of :func:`torchcaps.evaluate.drawn.measure_acgan`, by label.
     """
     figure, grid = _grid(1, "error, %")
     for number, (label, runs) in enumerate(results.items()):
