@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import functools
 import gzip
-import io
 import json
-import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 import yaml
-from PIL import Image
-from torch import nn
 
 from tests.data import test_readers
+from tests.fuzz.good import (
+    CARD,
+    CONFIG,
+    FILE,
+    METRICS,
+    RESULT,
+    SPEC,
+    checkpoint_bytes,
+    picture_bytes,
+    small_model,
+    tar_bytes,
+    zip_bytes,
+)
 from torchcaps.data import images as own_images
 from torchcaps.data.cache import cached
 from torchcaps.data.sources import copy_at_most, take_from_tar
-from torchcaps.data.verified import File, problem_with
+from torchcaps.data.verified import problem_with
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
 from torchcaps.plain_yaml import parse_yaml
 from torchcaps.pretrained.cards import read_card
 from torchcaps.reproduce.results import read_result
 from torchcaps.reproduce.spec import read_spec
-from torchcaps.train import open_run, read_lines, read_settings, resolve
-from torchcaps.train.checkpoint import Progress, load_checkpoint, load_weights, save_checkpoint
+from torchcaps.train import open_run, read_lines, read_settings
+from torchcaps.train.checkpoint import load_checkpoint, load_weights
 from torchcaps.train.config import check
 
 Read = Callable[[Path], object]
@@ -44,47 +52,6 @@ class Reader:
     good: bytes
     read: Read
     text: bool = False
-
-
-def small_model() -> tuple[nn.Module, torch.optim.Optimizer]:
-    torch.manual_seed(0)
-    model = nn.Linear(3, 2)
-    optimizer = torch.optim.Adam(model.parameters())
-    model(torch.ones(1, 3)).sum().backward()
-    optimizer.step()
-    return model, optimizer
-
-
-def checkpoint_bytes(folder: Path) -> bytes:
-    path = folder / "good.safetensors"
-    save_checkpoint(path, *small_model(), Progress(step=3))
-    return path.read_bytes()
-
-
-def picture_bytes(kind: str) -> bytes:
-    stream = io.BytesIO()
-    pixels = np.random.default_rng(0).integers(0, 256, (9, 12, 3)).astype("u1")
-    Image.fromarray(pixels).save(stream, kind)
-    return stream.getvalue()
-
-
-FILE = File("inside.bin", 600, "sha256:" + "0" * 64)
-
-
-def tar_bytes() -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
-        member = tarfile.TarInfo(f"package/{FILE.name}")
-        member.size = FILE.size
-        archive.addfile(member, io.BytesIO(bytes(FILE.size)))
-    return stream.getvalue()
-
-
-def zip_bytes() -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(f"package/{FILE.name}", bytes(FILE.size))
-    return stream.getvalue()
 
 
 def refusing(read: Read) -> Read:
@@ -140,22 +107,6 @@ def read_packed(path: Path) -> object:
 
 def read_kept(path: Path) -> object:
     return cached(path, "something", lambda: {"made": torch.zeros(1)})
-
-
-CONFIG = resolve(model="lenet", data="glyphs", options={"filters": [2, 3], "hidden": 8})
-RESULT = {
-    "paper": "gu2021", "table": "table1", "cell": "a", "profile": "laptop", "seed": 0, "measure": "test-error",
-    "unit": "%", "value": 1.5, "fingerprint": "x", "environment": {"command": "x"},
-}  # fmt: skip
-CARD = {
-    "model": "capsnet", "tag": "x", "data": "mnist", "parameters": 1, "test_accuracy": 0.5, "test_images": 10,
-    "selection_split": "validation", "sha256": "0", "training": {}, "licence": "MIT",
-}  # fmt: skip
-SPEC = "paper: a2026\ntitle: A\nauthors: B\ndefaults: {}\ntrainings: {}\ntables: {}\nclaims: {}\n"
-METRICS = "step,epoch,split,loss,accuracy,learning_rate,images_per_second,seconds\n50,1.0,train,0.5,0.9,0.001,99,1\n"
-
-
-TABLE = b"path,label\na.png,cat\nb.png,dog\n"
 
 
 @functools.cache

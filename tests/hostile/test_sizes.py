@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from tests.fuzz.readers import small_model
+from tests.fuzz.good import small_model
 from torchcaps.data.images import read_picture
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import MOST_TEXT, read_json

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.torture.scenarios import compare_runs, make_run
@@ -29,51 +32,51 @@ def expect_sentence(ended: Ended, words: str, count: Count) -> None:
     count.refusals += 1
 
 
-def fill_and_free(folder: Path, times: int, draw: random.Random) -> Count:
-    """Fill the disk to a random degree, train, free it, train on: the weights are those of an undisturbed run."""
-    count, place = Count(), folder / "small-disk"
+@contextlib.contextmanager
+def small_disk(folder: Path, name: str, count: Count) -> Iterator[tuple[Path, RunFolder] | None]:
+    """A disk of a few megabytes and an undisturbed run beside it; None where nobody may mount one."""
+    place = folder / name
     place.mkdir()
-    expected = make_run(folder / "calm", "tiny")
+    expected = make_run(folder / f"{name}-calm", "tiny")
     fit(expected)
     if not mount(place):
         count.wrong.append("not tried: a tmpfs cannot be mounted without the rights of root")
-        return count
+        yield None
+        return
     try:
-        for number in range(times):
-            run = make_run(place / f"run-{number}", "tiny")
-            ballast = place / "ballast"
-            # The free space: from nothing to about what the run needs.
-            left = draw.randrange(200_000)
-            disk = os.statvfs(place)
+        yield place, expected
+    finally:
+        subprocess.run(["umount", str(place)], check=False)
+
+
+def fill_and_free(folder: Path, times: int, draw: random.Random) -> Count:
+    """Fill the disk to a random degree, train, free it, train on: the weights are those of an undisturbed run."""
+    count = Count()
+    with small_disk(folder, "full", count) as found:
+        for number in range(times if found else 0):
+            place, expected = found
+            run, ballast, disk = make_run(place / f"run-{number}", "tiny"), place / "ballast", os.statvfs(place)
+            left = draw.randrange(200_000)  # from nothing to about what the run needs
             ballast.write_bytes(bytes(max(0, disk.f_bavail * disk.f_frsize - left)))
             expect_sentence(in_process(lambda run=run: fit(run), folder / "said"), "cannot write", count)
             ballast.unlink()
             finish(run, expected, folder, count)
-            subprocess.run(["rm", "-r", str(run.path)], check=True)
-    finally:
-        subprocess.run(["umount", str(place)], check=False)
+            shutil.rmtree(run.path)
     return count
 
 
 def forbid_and_allow(folder: Path, times: int) -> Count:
     """Make the disk read-only in the middle of a run, then writable again."""
-    count, place = Count(), folder / "locked-disk"
-    place.mkdir()
-    expected = make_run(folder / "calm-too", "tiny")
-    fit(expected)
-    if not mount(place):
-        count.wrong.append("not tried: a tmpfs cannot be mounted without the rights of root")
-        return count
-    try:
-        for number in range(times):
+    count = Count()
+    with small_disk(folder, "locked", count) as found:
+        for number in range(times if found else 0):
+            place, expected = found
             run = make_run(place / f"run-{number}", "tiny")
             in_process(lambda run=run: fit(run), folder / "said", kill_after=0.2 * number)
             mount_again(place, "ro")
             expect_sentence(in_process(lambda run=run: fit(run), folder / "said"), "cannot write", count)
             mount_again(place, "rw")
             finish(run, expected, folder, count)
-    finally:
-        subprocess.run(["umount", str(place)], check=False)
     return count
 
 
