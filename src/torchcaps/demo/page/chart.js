@@ -12,7 +12,7 @@ function svg(name, attributes, ...children) {
 }
 
 /** How far votes lie from a class's mean, a line for each iteration: the last is the strongest. */
-export function distanceChart({ edges, weights, mean }, name) {
+export function distanceChart({ edges, weights }, name) {
   const most = Math.max(...weights.flat(), 1e-12);
   const reach = edges.at(-1);
   const bins = weights[0].length;
@@ -20,7 +20,11 @@ export function distanceChart({ edges, weights, mean }, name) {
     const points = row.map((value, bin) => `${((bin + 0.5) / bins) * WIDTH},${HEIGHT - (value / most) * (HEIGHT - 8)}`);
     return svg("polyline", { points: points.join(" "), class: `line line-${weights.length - iteration}` });
   });
-  const words = `Distance of the votes from the mean of class ${name}: ${mean.map((value) => value.toFixed(2)).join(" → ")} on average over all classes.`;
+  const means = weights.map((row) => {
+    const total = row.reduce((sum, value) => sum + value, 0);
+    return row.reduce((sum, value, bin) => sum + (value * (edges[bin] + edges[bin + 1])) / 2, 0) / (total || 1);
+  });
+  const words = `Votes lie ${means.map((value) => value.toFixed(2)).join(" → ")} from the mean of class ${name}, on average; more of them count with every iteration.`;
   const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT + 22}`, role: "img", "aria-label": words, class: "chart" },
     svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT, class: "axis" }),
     ...lines,
