@@ -10,6 +10,7 @@ import pytest
 
 from tests.reproduce.made_up import made_spec, write_made
 from torchcaps.compare.figures import Picture
+from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.charts import curve_of
 from torchcaps.reproduce.evidence import gather
 from torchcaps.reproduce.figures import table_pictures
@@ -68,12 +69,29 @@ def test_histograms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("details", "points"),
     [
-        ({"curve": [[0.1, 5.0], [0.2, 2.0]], "clean_accuracy": 9.0}, [[0.0, 9.0], [0.1, 5.0], [0.2, 2.0]]),
-        ({"curve": [[0.1, 5.0], [0.2, 2.0]]}, [[0.1, 5.0], [0.2, 2.0]]),
-        ({"by_degree": [[20, 5.0]]}, [[20, 5.0]]),
+        ({"curve": [[0.1, 5.0], [0.2, 2.0]], "clean_accuracy": 9.0}, [(0.0, 9.0), (0.1, 5.0), (0.2, 2.0)]),
+        ({"curve": [[0.1, 5.0], [0.2, 2.0]]}, [(0.1, 5.0), (0.2, 2.0)]),
+        ({"by_degree": [[20, 5.0]]}, [(20, 5.0)]),
         ({}, []),
     ],
 )
 def test_curve_of_an_attack_begins_with_the_images_as_they_are(tmp_path: Path, details: Any, points: Any) -> None:
     (path,) = write_made(tmp_path, "fig1/a", [None], details=details)
     assert curve_of(read_result(path)) == points
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"curve": "abc"},
+        {"curve": [[1, 2, 3]]},
+        {"curve": [[1, None], [2, 3]]},
+        {"curve": [[1, 2], [2, 3]], "clean_accuracy": "high"},
+        {"histogram": [1, 2]},
+        {"histogram": {"edges": [0, 1], "counts": [1, 2]}},
+    ],
+)
+def test_details_that_cannot_be_drawn_are_one_sentence(tmp_path: Path, details: Any) -> None:
+    write_made(tmp_path, "fig1/a", [None], details=details)
+    with pytest.raises(TorchcapsError, match="the details of made2020 fig1/a with seed 0 cannot be drawn: "):
+        pictures(tmp_path)

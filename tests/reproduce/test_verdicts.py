@@ -180,7 +180,13 @@ def test_foreign_and_broken_files_are_refused(tmp_path: Path) -> None:
     ):
         gather(made_spec(), tmp_path)
     broken = tmp_path / "made2020" / "table9" / "a-laptop-seed0.json"
-    for text, message in (("{", "not a readable JSON file"), ('{"paper": 1}', "is not the result of a cell")):
+    whole = broken.read_text()
+    for text, message in (
+        ("{", "not a readable JSON file"),
+        ('{"paper": 1}', "is not the result of a cell"),
+        (whole.replace("98.0", "NaN"), "value: Input should be a finite number"),
+        (whole.replace('"laptop"', '"desktop"'), "profile: Input should be 'laptop' or 'paper'"),
+    ):
         broken.write_text(text)
         with pytest.raises(TorchcapsError, match=message):
             gather(made_spec(), tmp_path)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
+from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError, model_validator
 
 from torchcaps.analysis.style import COLOURS
+from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.curves import MARKERS
 from torchcaps.reproduce.evidence import Evidence
 from torchcaps.reproduce.intervals import mean_interval
@@ -25,16 +27,48 @@ AXES = {
     "familiar-error": ("angle, degrees", "error, %"),
     "alignment-cosines": ("cosine", "images"),
 }
+T = TypeVar("T")
 FALLING = "learning-curve"  # over several powers of ten
 
 
-def curve_of(result: CellResult) -> list[list[float]]:
+POINTS = TypeAdapter(list[tuple[FiniteFloat, FiniteFloat]])
+
+
+class Histogram(BaseModel):
+    """Counts, and the edges of their bins."""
+
+    edges: list[FiniteFloat]
+    counts: list[FiniteFloat]
+
+    @model_validator(mode="after")
+    def check_lengths(self) -> Self:
+        if len(self.edges) != len(self.counts) + 1:
+            raise ValueError("there must be one edge more than counts")
+        return self
+
+
+def curve_of(result: CellResult) -> list[tuple[float, float]]:
     """The points of a result, in order; an attack's begin with the images as they are."""
-    points: list[list[float]] = result.details.get("curve") or result.details.get("by_degree") or []
+    points = checked(POINTS, result, result.details.get("curve") or result.details.get("by_degree") or [])
     clean = result.details.get("clean_accuracy")
     if result.measure == "attack-accuracy" and clean is not None and len(points) > 1:
-        points = [[0.0, clean], *points]
+        points = checked(POINTS, result, [[0.0, clean], *points])
     return points
+
+
+def histogram_of(result: CellResult) -> Histogram | None:
+    """The bins of a result, if it has some."""
+    found = result.details.get("histogram")
+    return None if found is None else checked(TypeAdapter(Histogram), result, found)
+
+
+def checked(kind: TypeAdapter[T], result: CellResult, value: Any) -> T:
+    """What can be drawn, or one sentence: details are whatever a measure wrote."""
+    try:
+        return kind.validate_python(value)
+    except ValidationError as error:
+        name = f"{result.paper} {result.table}/{result.cell} with seed {result.seed}"
+        raise TorchcapsError(f"the details of {name} cannot be drawn: {error.errors()[0]['msg']}") from error
 
 
 def paint_curve(axes: Any, number: int, label: str, each: Evidence) -> None:
@@ -59,10 +93,9 @@ def paint_curve(axes: Any, number: int, label: str, each: Evidence) -> None:
 
 def paint_histogram(axes: Any, number: int, label: str, each: Evidence) -> None:
     """Counts in bins, of the first seed."""
-    found = each.results[0].details["histogram"]
-    axes.stairs(
-        found["counts"], found["edges"], fill=True, alpha=0.6, color=COLOURS[number % len(COLOURS)], label=label
-    )
+    found = histogram_of(each.results[0])
+    assert found is not None  # cells without one are not painted
+    axes.stairs(found.counts, found.edges, fill=True, alpha=0.6, color=COLOURS[number % len(COLOURS)], label=label)
 
 
 def axes_grid(count: int) -> tuple[Figure, Sequence[Any]]:

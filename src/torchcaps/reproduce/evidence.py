@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.plain_yaml import read_yaml
 from torchcaps.reproduce.results import CellResult, find_results
 from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec
 from torchcaps.reproduce.work import plan
@@ -80,10 +79,7 @@ def read_notes(spec: Spec, folder: Path) -> dict[str, str]:
     source = folder / spec.paper / "notes.yaml"
     if not source.is_file():
         return {}
-    try:
-        notes = yaml.safe_load(source.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise TorchcapsError(f"{source} is not readable YAML: {' '.join(str(error).split())}") from error
+    notes = read_yaml(source) or {}
     if not isinstance(notes, dict) or not all(isinstance(text, str) and text.strip() for text in notes.values()):
         raise TorchcapsError(f"{source} must hold a text for each name of a claim, such as 'name: what we checked'")
     for name in notes:

@@ -12,7 +12,15 @@ from torchcaps.analysis.style import Theme
 from torchcaps.compare.figures import Picture, draw
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.captions import conditions, record_of
-from torchcaps.reproduce.charts import axes_grid, curve_of, name_axes, paint_curve, paint_histogram, paint_values
+from torchcaps.reproduce.charts import (
+    axes_grid,
+    curve_of,
+    histogram_of,
+    name_axes,
+    paint_curve,
+    paint_histogram,
+    paint_values,
+)
 from torchcaps.reproduce.evidence import Evidence, PaperEvidence
 from torchcaps.reproduce.results import CellResult
 
@@ -21,7 +29,7 @@ Group = list[Evidence]
 Painter = Callable[[Any, int, str, Evidence], None]
 CHARTS: tuple[tuple[str, Callable[[CellResult], bool], Painter], ...] = (
     ("Curves", lambda result: len(curve_of(result)) > 1, paint_curve),
-    ("Histograms", lambda result: "histogram" in result.details, paint_histogram),
+    ("Histograms", lambda result: histogram_of(result) is not None, paint_histogram),
 )
 
 

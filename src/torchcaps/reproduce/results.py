@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json, write_json
+from torchcaps.reproduce.spec import Profile
 
 
 class CellResult(BaseModel):
@@ -20,13 +21,13 @@ class CellResult(BaseModel):
     paper: str
     table: str
     cell: str
-    profile: str
+    profile: Profile
     seed: int
     measure: str
     unit: str
-    value: float | None = None
-    published: float | None = None
-    images: int | None = None
+    value: FiniteFloat | None = None
+    published: FiniteFloat | None = None
+    images: int | None = Field(default=None, ge=1)
     details: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
     picture: str | None = None  # name of a file beside this one

@@ -66,7 +66,8 @@ def made_with(results: Sequence[CellResult]) -> str:
         return "Nothing of this was measured yet."
     found = [result.environment for result in results]
     processors = sorted({str(each.get("processor")) for each in found})
-    torch = sorted({str(each.get("versions", {}).get("torch")) for each in found})
+    versions = [each.get("versions") for each in found]
+    torch = sorted({str(each.get("torch")) for each in versions if isinstance(each, dict)})
     commits = sorted({str(each.get("commit"))[:12] for each in found})
     return (
         f"Made by 'torchcaps report' from {len(results)} result files, which name their commands. "
