@@ -24,7 +24,7 @@ export function distanceChart({ edges, weights }, name) {
     const total = row.reduce((sum, value) => sum + value, 0);
     return row.reduce((sum, value, bin) => sum + (value * (edges[bin] + edges[bin + 1])) / 2, 0) / (total || 1);
   });
-  const words = `Votes lie ${means.map((value) => value.toFixed(2)).join(" → ")} from the mean of class ${name}, on average; more of them count with every iteration.`;
+  const words = `Votes lie ${means.map((value) => value.toFixed(2)).join(" → ")} from the mean of class ${name} on average, from the first iteration to the last.`;
   const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT + 22}`, role: "img", "aria-label": words, class: "chart" },
     svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT, class: "axis" }),
     ...lines,
