@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import warnings
 
 import torch
 from lightning_fabric import Fabric
@@ -56,6 +58,9 @@ def choose_strategy(name: str, world: World) -> Strategy:
     if name == "ddp":
         # A decoder whose loss has no weight gets no gradient, and must not be waited for.
         return DDPStrategy(find_unused_parameters=True)
+    # Compiled loops hold on to the memory of a weight, which is to be given back after every step.
+    os.environ["TORCHCAPS_KERNELS"] = "plain"
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module")  # nobody changes what the model returns
     return ModelParallelStrategy(spread, data_parallel_size=world.processes, tensor_parallel_size=1)
 
 
