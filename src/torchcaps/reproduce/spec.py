@@ -70,7 +70,7 @@ class Table(Part):
     title: str
     kind: Literal["table", "figure"] = "table"
     about: str = ""  # how it is measured here, where the title does not say it all
-    seeds: dict[Profile, int] = Field(default_factory=lambda: {"laptop": 3, "paper": 5})
+    seeds: dict[Profile, int] = {"laptop": 3, "paper": 5}
     settings: PerProfile = Field(default_factory=PerProfile, alias="with")  # of all its measures; a cell's own win
     cells: dict[Name, Cell]
 
