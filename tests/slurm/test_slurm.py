@@ -21,7 +21,7 @@ from tests.torture.scenarios import compare_runs
 from tests.torture.victims import Count
 from tests.train.test_processes import CLOSE, difference, make
 from torchcaps.reproduce.results import find_results
-from torchcaps.train import RunFolder, fit, new_run
+from torchcaps.train import RunFolder, fit, move_run
 from torchcaps.train.checkpoint import read_progress
 
 pytestmark = [
@@ -66,13 +66,13 @@ def steps_of(run: RunFolder) -> int:
 
 @pytest.fixture
 def long_run(tmp_path: Path) -> RunFolder:
-    return make(tmp_path / "run", "capsnet", epochs=40, save_minutes=0.0)
+    return make(tmp_path / "run", "capsnet", epochs=25, save_minutes=0.0)
 
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """The same training, in this process and undisturbed."""
-    run = make(tmp_path_factory.mktemp("calm") / "run", "capsnet", epochs=40, save_minutes=0.0)
+    run = make(tmp_path_factory.mktemp("calm") / "run", "capsnet", epochs=25, save_minutes=0.0)
     fit(run)
     return run
 
@@ -162,6 +162,6 @@ def test_a_grid_loses_nothing_when_the_daemon_is_killed(tmp_path: Path) -> None:
 
 def test_more_machines_than_there_are(tmp_path: Path) -> None:
     run = make(tmp_path / "run", "capsnet")
-    new_run(run.config().model_copy(update={"nodes": 2}), run.path)
+    move_run(run, nodes=2)
     done = subprocess.run([PROGRAM, "train", "--resume", str(run.path)], capture_output=True, text=True, check=False)
     assert "srun --nodes 2 --ntasks-per-node 1" in done.stderr

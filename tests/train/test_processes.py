@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from tests.conftest import Command
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import Interrupted, RunFolder, fit, new_run, processes, read_lines, resolve
+from torchcaps.train import Interrupted, RunFolder, fit, move_run, new_run, processes, read_lines, resolve
 from torchcaps.train.checkpoint import read_progress
 from torchcaps.train.order import batch_indices, share_of
 from torchcaps.train.world import World, find_world
@@ -87,7 +87,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
     alone, moved = make(tmp_path / "alone", "capsnet"), make(tmp_path / "moved", "capsnet", devices=2, steps=6)
     fit(alone)
     assert fit(moved).step == 6
-    new_run(moved.config().model_copy(update={"devices": 1, "steps": None}), moved.path)
+    move_run(moved, devices=1, steps=None)
     assert fit(moved).step == 14
     gap = difference(alone, moved)
     print(f"six steps in two processes, eight in one: weights differ by at most {gap:.2e}")
@@ -134,7 +134,7 @@ def test_when_one_is_killed_the_other_stops_and_the_run_goes_on(
     assert time.monotonic() - killed_at < 2 * processes.PATIENCE
     reached = read_progress(run.last).step
     assert reached >= 3
-    new_run(run.config().model_copy(update={"devices": 1, "steps": reached + 2}), run.path)
+    move_run(run, devices=1, steps=reached + 2)
     assert fit(run).step == reached + 2
 
 

@@ -36,7 +36,9 @@ def checked_empty(path: Path) -> Path:
 
 def move_run(run: RunFolder, **changes: object) -> RunFolder:
     """Let a run go on elsewhere: on another device, or in another number of processes."""
-    return new_run(check(run.config().model_dump() | changes), run.path) if changes else run
+    if changes:
+        run.write_config(check(run.config().model_dump() | changes))
+    return run
 
 
 def is_first() -> bool:

@@ -54,6 +54,10 @@ class RunFolder:
         """The settings, checked again: the file may have been changed by hand."""
         return check(read_settings(self.config_file))
 
+    def write_config(self, config: RunConfig) -> None:
+        """Write the settings, whole or not at all."""
+        write_text(self.config_file, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+
 
 def new_run(config: RunConfig, path: Path) -> RunFolder:
     """Make the folder of a run that is about to begin."""
@@ -62,7 +66,7 @@ def new_run(config: RunConfig, path: Path) -> RunFolder:
     try:
         write_json(path / "environment.json", describe_environment())
         # The settings come last: a folder that has them is a run.
-        write_text(run.config_file, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        run.write_config(config)
     except TorchcapsError:
         if not existed:
             shutil.rmtree(path, ignore_errors=True)
