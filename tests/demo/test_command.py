@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +46,9 @@ def test_a_port_that_is_taken_is_told() -> None:
 def test_an_address_that_others_reach_may_have_any_name() -> None:
     assert allowed_hosts("0.0.0.0") is None
     assert "localhost" in (allowed_hosts("127.0.0.1") or [])
+
+
+def test_answers_are_not_held_back() -> None:
+    """Connections inherit it: without, every answer on an open connection waits 40 ms."""
+    with listen("127.0.0.1", 0) as listening:
+        assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

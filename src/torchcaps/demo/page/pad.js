@@ -19,8 +19,7 @@ export class Pad {
   listen() {
     const { canvas } = this;
     canvas.addEventListener("pointerdown", (event) => {
-      event.preventDefault();
-      canvas.focus({ preventScroll: true });
+      this.showCursor(false); // that is for the keyboard
       canvas.setPointerCapture(event.pointerId);
       this.begin(this.place(event));
     });
