@@ -112,7 +112,7 @@ def read_text(source: Path, *, most: int = MOST_TEXT, damaged: str = "strict") -
             raise TorchcapsError(f"{source} holds more than {most:,} bytes, more than any file of its kind: refused")
         return content.decode("utf-8", damaged)
     except (OSError, UnicodeDecodeError) as error:
-        raise TorchcapsError(f"{source} cannot be read: {error}") from error
+        raise TorchcapsError(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def read_json(source: Path) -> Any:

@@ -125,7 +125,7 @@ def test_importing_the_package_does_not_import_torch() -> None:
         (["train", *TINY_CAPSNET, "--out", "full"], "full is not empty: name another folder"),
         (["train", "--resume", "nowhere"], "nowhere is not a folder, so it is not a run"),
         (["train", "--resume", "full"], "full has no config.yaml, so it is not a run"),
-        (["train", "--config", "nowhere.yaml"], "nowhere.yaml is not a readable settings file"),
+        (["train", "--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
         (["train", "--config", "wrong.yaml"], "setting 'epcohs' is unknown: did you mean 'epochs'?"),
         (["evaluate", "nowhere"], "nowhere is not a folder, so it is not a run"),
         (["compare", "capsnet", "capsnet"], "a model is named twice"),

@@ -42,7 +42,7 @@ def draw_growth(growth: dict[str, Any], target: Path) -> None:
 
 
 def _draw_times(plot: Axes, axis: dict[str, Any]) -> None:
-    for form in COLOURS:
+    for form in [form for form in COLOURS if form in axis["seconds"]]:
         measured = axis["seconds"][form]
         points = measured["points"]
         middles = [point["median"] for point in points]
@@ -53,7 +53,7 @@ def _draw_times(plot: Axes, axis: dict[str, Any]) -> None:
 
 
 def _draw_bytes(plot: Axes, axis: dict[str, Any]) -> None:
-    for form in COLOURS:
+    for form in [form for form in COLOURS if form in axis["bytes"]]:
         measured = axis["bytes"][form]
         megabytes = [size / 1e6 for size in measured["peak"]]
         label = f"{form}, x^{measured['exponents']['peak']:.2f}"

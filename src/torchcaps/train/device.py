@@ -38,6 +38,8 @@ def make_fabric(config: RunConfig) -> Fabric:
     if world.processes > 1 and ":" in device:
         raise TorchcapsError(f"device '{device}' is one, but {world.processes} processes need one each: write '{kind}'")
     devices = [int(device.partition(":")[2])] if ":" in device else world.devices
+    # Where Slurm is installed but not used, nobody needs to be told so at every training.
+    warnings.filterwarnings("ignore", message="The `srun` command is available")
     try:
         if world.processes == 1:
             return Fabric(accelerator=kind, devices=devices, precision=precision)
