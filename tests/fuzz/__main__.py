@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import sys
 import tempfile
@@ -19,6 +20,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("results/reliability/fuzz.json"))
     asked = parser.parse_args()
+    faulthandler.enable()  # a decoder in C that dies should say where
     with tempfile.TemporaryDirectory() as folder:
         found, cost = run(asked.inputs, asked.seed, Path(folder))
     report = {
