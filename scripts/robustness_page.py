@@ -80,10 +80,10 @@ def _kept(run: Result, epsilon: float) -> dict[str, float]:
 
 
 def _held(attack: str, kept: dict[str, dict[str, float]]) -> str:
-    """A sentence: which capsule networks keep more than the plain one."""
+    """A line: which capsule networks keep more than the plain one."""
     bar = kept[PLAIN][attack]
     above = [f"{model} {found[attack]:.0f} %" for model, found in kept.items() if found[attack] > bar]
-    return f"under {attack} {PLAIN} keeps {bar:.0f} %, and more than that: {', '.join(above) or 'none'}."
+    return f"- Under {attack} {PLAIN} keeps {bar:.0f} %, and more than that: {', '.join(above) or 'none'}."
 
 
 def five(result: Result) -> str:
@@ -94,7 +94,7 @@ def five(result: Result) -> str:
     plain = next(run for run in result["runs"] if run["model"] == PLAIN)
     least = min(row["epsilon"] for row in plain["attacked"]["attacks"])
     kept = {run["model"]: _kept(run, least) for run in result["runs"]}
-    held = " ".join(_held(attack, kept) for attack in kept[PLAIN])
+    held = "\n".join(_held(attack, kept) for attack in kept[PLAIN])
     return f"""### Five networks, affine change, overlap and attacks
 
 Laptop size, trained on MNIST, one seed. Accuracy in %, for attacks by epsilon (pixels of [0, 1], largest change):
@@ -103,9 +103,12 @@ Laptop size, trained on MNIST, one seed. Accuracy in %, for attacks by epsilon (
 
 {about}
 
-hinton2018 claims that matrix capsules are more robust to white-box attacks than a plain network; chen2019 and gu2021 claim
-that capsules are not. At epsilon {least:g}: {held} This is one seed of each network, and their accuracies on clean images
-are not matched.
+hinton2018 claims that matrix capsules are more robust to white-box attacks than a plain network; chen2019 and gu2021
+claim that capsules are not. Here, at epsilon {least:g}:
+
+{held}
+
+This is one seed of each network, and their accuracies on clean images are not matched.
 
 ![Accuracy against epsilon for five networks](images/five-attacks.png)"""
 
