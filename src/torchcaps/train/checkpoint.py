@@ -14,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn, optim
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from torchcaps.errors import TorchcapsError
@@ -25,6 +24,7 @@ ENTRIES: dict[type[Optimizer], set[str]] = {
     optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
     optim.RMSprop: {"step", "square_avg"},
 }
+ORDINARY = (Tensor, nn.Parameter)  # not spread over processes; what knows of those takes a second to import
 
 
 @dataclass
@@ -166,11 +166,19 @@ def all_finite(model: nn.Module) -> bool:
 
 def whole(value: Tensor) -> Tensor:
     """A tensor with all its parts, where these are spread over several processes; all of them must ask."""
+    if type(value) in ORDINARY:
+        return value
+    from torch.distributed.tensor import DTensor
+
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
 def spread_like(pattern: Tensor, value: Tensor) -> Tensor:
     """A whole tensor spread over the processes as the pattern is, if it is."""
+    if type(pattern) in ORDINARY:
+        return value
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
     if not isinstance(pattern, DTensor):
         return value
     return distribute_tensor(value.to(pattern.device), pattern.device_mesh, pattern.placements)

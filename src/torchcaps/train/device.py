@@ -6,19 +6,19 @@ import os
 import subprocess
 import sys
 import warnings
+from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.strategies.ddp import DDPStrategy
-from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
-from lightning_fabric.strategies.strategy import Strategy
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.train.config import RunConfig
 from torchcaps.train.world import World, find_world
+
+if TYPE_CHECKING:  # takes as long to import as torch does, and only a training needs it
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.strategy import Strategy
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 def make_fabric(config: RunConfig) -> Fabric:
@@ -27,6 +27,8 @@ def make_fabric(config: RunConfig) -> Fabric:
     "auto" precision is float32, but on CUDA devices that have it bfloat16 around the routing: routing itself
     always computes in float32 or better. Where there are several processes, this one joins the others.
     """
+    from lightning_fabric import Fabric
+
     device = config.device if config.device != "auto" else fastest_device()
     kind = device.partition(":")[0]
     precision = config.precision
@@ -57,6 +59,9 @@ def make_fabric(config: RunConfig) -> Fabric:
 
 def choose_strategy(name: str, world: World) -> Strategy:
     """How processes share a batch: all weights in each (ddp), or a part of every weight in each (fsdp)."""
+    from lightning_fabric.strategies.ddp import DDPStrategy
+    from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+
     if name == "ddp":
         # A decoder whose loss has no weight gets no gradient, and must not be waited for.
         return DDPStrategy(find_unused_parameters=True)
@@ -68,6 +73,8 @@ def choose_strategy(name: str, world: World) -> Strategy:
 
 def spread(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
     """Spread the weights of a module over the processes."""
+    from torch.distributed.fsdp import fully_shard
+
     for parameter in module.parameters():  # fully_shard takes no other order in memory
         parameter.data = parameter.data.contiguous()
     fully_shard(module, mesh=mesh["data_parallel"])

@@ -9,15 +9,16 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 from torch.distributed import DistError
-from torch.distributed.fsdp import FSDPModule
 
 from torchcaps.errors import TorchcapsError
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 # How gloo and NCCL begin their words when the other end of a connection is gone; gloo has no error type of its own.
 LOST = ("gloo", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL")
@@ -76,6 +77,8 @@ class Ranks:
 @contextlib.contextmanager
 def gathered(module: nn.Module) -> Iterator[None]:
     """Inside, a module whose weights are spread over the processes has them all. Every process must come here."""
+    from torch.distributed.fsdp import FSDPModule  # takes a second to import, which only a training has
+
     if not isinstance(module, FSDPModule):
         yield
         return
