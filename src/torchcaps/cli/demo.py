@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.serve import Host, Port, Runs, address_of, open_models
+from torchcaps.cli.serve import Host, Port, Runs, prepare
 from torchcaps.cli.settings import Plugin
 
 
@@ -21,14 +21,7 @@ def demo(
     plugin: Plugin = None,
 ) -> None:
     """Draw a digit in the browser and see what the capsules see; with models of your own or those that are shipped."""
-    served = open_models(runs)
-    from torchcaps.demo.app import create_app
-    from torchcaps.demo.run import allowed_hosts, listen, make_server, share_cores
-
-    listening = listen(host, port)
-    share_cores(len(served))
-    server = make_server(create_app(served, results=results, hosts=allowed_hosts(host)))
-    address = address_of(listening, host)
+    server, listening, address = prepare(runs, host, port, results=results)
     console.out.print(f"Page: {address}\nStop with Ctrl-C.")
     if browser:
         typer.launch(address)  # the socket listens already: the browser waits until the service answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,8 @@ from torchcaps.cli.settings import Plugin
 from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
+    from uvicorn import Server
+
     from torchcaps.demo.served import Served
 
 Runs = Annotated[list[Path] | None, typer.Argument(help="Folders of trained runs.  [default: shipped networks]")]
@@ -23,16 +25,21 @@ Port = Annotated[int, typer.Option(help="0 takes any that is free.", min=0, max=
 
 def serve(runs: Runs = None, host: Host = "127.0.0.1", port: Port = 8378, plugin: Plugin = None) -> None:
     """Answer questions about models over HTTP: the service of 'torchcaps demo' without the page."""
+    server, listening, address = prepare(runs, host, port, page=False)
+    console.out.print(f"Service: {address}/api/predict\nDocumentation: {address}/docs\nStop with Ctrl-C.")
+    server.run(sockets=[listening])
+
+
+def prepare(runs: list[Path] | None, host: str, port: int, **app: Any) -> tuple[Server, socket.socket, str]:
+    """A server for the models, the socket on which it will listen, and its address; ``app`` as create_app takes it."""
     served = open_models(runs)
     from torchcaps.demo.app import create_app
     from torchcaps.demo.run import allowed_hosts, listen, make_server, share_cores
 
     listening = listen(host, port)
     share_cores(len(served))
-    server = make_server(create_app(served, page=False, hosts=allowed_hosts(host)))
-    address = address_of(listening, host)
-    console.out.print(f"Service: {address}/api/predict\nDocumentation: {address}/docs\nStop with Ctrl-C.")
-    server.run(sockets=[listening])
+    server = make_server(create_app(served, hosts=allowed_hosts(host), **app))
+    return server, listening, address_of(listening, host)
 
 
 def open_models(runs: list[Path] | None) -> list[Served]:
