@@ -21,8 +21,10 @@ def demo(
     plugin: Plugin = None,
 ) -> None:
     """Draw a digit in the browser and see what the capsules see; with models of your own or those that are shipped."""
-    server, listening, address = prepare(runs, host, port, results=results)
+    app, listening, address = prepare(runs, host, port, results=results)
+    from torchcaps.demo.run import serve_until_stopped
+
     console.out.print(f"Page: {address}\nStop with Ctrl-C.")
     if browser:
         typer.launch(address)  # the socket listens already: the browser waits until the service answers
-    server.run(sockets=[listening])
+    serve_until_stopped(app, listening)

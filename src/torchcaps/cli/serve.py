@@ -14,7 +14,7 @@ from torchcaps.cli.settings import Plugin
 from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
-    from uvicorn import Server
+    from fastapi import FastAPI
 
     from torchcaps.demo.served import Served
 
@@ -25,21 +25,22 @@ Port = Annotated[int, typer.Option(help="0 takes any that is free.", min=0, max=
 
 def serve(runs: Runs = None, host: Host = "127.0.0.1", port: Port = 8378, plugin: Plugin = None) -> None:
     """Answer questions about models over HTTP: the service of 'torchcaps demo' without the page."""
-    server, listening, address = prepare(runs, host, port, page=False)
+    app, listening, address = prepare(runs, host, port, page=False)
+    from torchcaps.demo.run import serve_until_stopped
+
     console.out.print(f"Service: {address}/api/predict\nDocumentation: {address}/docs\nStop with Ctrl-C.")
-    server.run(sockets=[listening])
+    serve_until_stopped(app, listening)
 
 
-def prepare(runs: list[Path] | None, host: str, port: int, **app: Any) -> tuple[Server, socket.socket, str]:
-    """A server for the models, the socket on which it will listen, and its address; ``app`` as create_app takes it."""
+def prepare(runs: list[Path] | None, host: str, port: int, **options: Any) -> tuple[FastAPI, socket.socket, str]:
+    """The service for the models, the socket on which it listens, and its address; options as create_app takes them."""
     served = open_models(runs)
     from torchcaps.demo.app import create_app
-    from torchcaps.demo.run import allowed_hosts, listen, make_server, share_cores
+    from torchcaps.demo.run import allowed_hosts, listen, share_cores
 
     listening = listen(host, port)
     share_cores(len(served))
-    server = make_server(create_app(served, hosts=allowed_hosts(host), **app))
-    return server, listening, address_of(listening, host)
+    return create_app(served, hosts=allowed_hosts(host), **options), listening, address_of(listening, host)
 
 
 def open_models(runs: list[Path] | None) -> list[Served]:

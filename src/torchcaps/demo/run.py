@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -49,3 +50,9 @@ def make_server(app: FastAPI) -> uvicorn.Server:
         timeout_graceful_shutdown=3,
     )
     return uvicorn.Server(settings)
+
+
+def serve_until_stopped(app: FastAPI, listening: socket.socket) -> None:
+    """Answer on the socket until Ctrl-C, which is how a service ends and no failure: uvicorn raises it again."""
+    with contextlib.suppress(KeyboardInterrupt):
+        make_server(app).run(sockets=[listening])
