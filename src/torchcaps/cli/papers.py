@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -26,16 +27,17 @@ def papers(
     if json:
         console.print_json([asdict(state) for state in states])
         return
-    rows = []
-    for state in states:
-        profiles = [
-            text
-            for profile in state.wanted
-            for text in (f"{state.done[profile]}/{state.wanted[profile]}", show_duration(state.seconds[profile]))
-        ]
-        rows.append((state.paper, state.table, state.title, str(state.cells), *profiles))
-    numbers = [f"{profile} {what}" for profile in states[0].wanted for what in ("done", "time")]
-    console.print_table("Papers", ("paper", "table", "title", "cells", *numbers), rows, numbers=1 + len(numbers))
+    for paper, tables in groupby(states, key=lambda state: state.paper):
+        rows = []
+        for state in tables:
+            profiles = [
+                f"{state.done[profile]}/{wanted}\n{show_duration(state.seconds[profile])}"
+                for profile, wanted in state.wanted.items()
+            ]
+            rows.append((state.table, state.title, str(state.cells), *profiles))
+        columns = ("table", "title", "cells", *states[0].wanted)
+        console.print_table(paper, columns, rows, numbers=len(columns) - 2)
     console.out.print(
-        "done: cells times seeds; time: of all of it, for one worker; ?: nothing like it was trained here"
+        "For each profile: cells times seeds that are done, and the time of all of them for one worker; "
+        "?: nothing like it was trained here"
     )
