@@ -67,7 +67,8 @@ def step(
     from torchcaps.bench.steps import time_nets
 
     nets, budget, compiled = choose(models, size, batch), make_budget(rounds, seconds), can_compile(compile)
-    name = "step-compiled" if compiled else "step"  # it takes hours: the other should not wait for it
+    # Compiling takes hours: a size may be measured alone, and nothing else should wait for it.
+    name = f"step-compiled-{size.replace(',', '-')}" if compiled else "step"
     path, rows = write_rows(out, name, time_nets(nets, numbers(threads), budget, compiled=compiled))
     show_steps(rows)
     console.out.print(str(path))
