@@ -69,8 +69,9 @@ $(STAMPS)/core: pyproject.toml constraints.txt scripts/install_torch.sh
 	$(PIP) -e .
 	touch $@
 
-$(STAMPS)/dev: $(STAMPS)/core
+$(STAMPS)/dev: $(STAMPS)/core scripts/install_chromium.sh
 	$(PIP) -e ".[dev]"
+	sh scripts/install_chromium.sh
 	touch $@
 
 $(STAMPS)/docs: $(STAMPS)/core
