@@ -73,7 +73,7 @@ def check(objective: Objective, images: Tensor, labels: Tensor, name: str, found
     return images.grad
 
 
-def stress(record: ModelRecord, inputs: int, *, batch: int = 16, seed: int = 0) -> Stressed:
+def stress(record: ModelRecord, inputs: int, *, batch: int = 64, seed: int = 0) -> Stressed:
     """Every kind of image in turn, in batches of one kind and in mixed ones, and each batch attacked as well."""
     objective, draw, found = build(record, seed), Generator().manual_seed(seed), Stressed()
     number = 0
