@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchcaps.cli import console
+from torchcaps.cli.completion import complete
 
 if TYPE_CHECKING:
     from torchcaps.reproduce.runner import Folders
@@ -23,7 +24,10 @@ Runs = Annotated[Path, typer.Option(help="Folder of the trained runs.")]
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="Name of a paper, see 'torchcaps papers'; or 'all'.")],
+    paper: Annotated[
+        str,
+        typer.Argument(help="Name of a paper, see 'torchcaps papers'; or 'all'.", autocompletion=complete("paper")),
+    ],
     table: Annotated[str | None, typer.Argument(help="One of its tables or figures.  [default: all]")] = None,
     cell: Annotated[str | None, typer.Option(help="Only these cells, names behind commas.")] = None,
     profile: Annotated[str, typer.Option(help="'laptop': small and short; 'paper': as the paper has it.")] = "laptop",
@@ -59,7 +63,8 @@ def reproduce(
     print_tables(works, folders)
     states = count_states(works, out)
     if states["open"]:
-        console.err.print(f"The time is over; everything is saved. {states['open']} are left. Go on with:\n  {again}")
+        left = f"The time is over; everything is saved. {states['open']} are left. Go on with:\n  {again}"
+        console.err.print(left, soft_wrap=True)
     if states["failed"]:
         console.err.print(f"{states['failed']} failed, and are tried again by the same command.")
         raise typer.Exit(1)
