@@ -56,7 +56,7 @@ bench: $(STAMPS)/core
 	$(BIN)/python scripts/performance_page.py
 
 docs: $(STAMPS)/docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf .venv site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
