@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import uuid
 from collections.abc import Iterator
@@ -36,6 +37,15 @@ def atomic_path(target: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def file_name(text: str) -> str:
+    """A text as a part of a file's name on any system: whatever is no letter, digit or dot becomes a dash.
+
+    >>> file_name("capsnet:routing=uniform"), file_name("images:photos/pets/")
+    ('capsnet-routing-uniform', 'images-photos-pets')
+    """
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-") or "unnamed"
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchcaps.data import Batch, ImageSet, centre_crop
 from torchcaps.data.base import as_floats
-from torchcaps.data.images import read_picture
+from torchcaps.data.images import picture_form, read_picture
 from torchcaps.data.preview import spread
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
@@ -68,16 +68,10 @@ def choose(model: Model, images: ImageSet, picture: str | None) -> Shown:
 
 def read_image(path: Path, shape: tuple[int, int, int]) -> Tensor:
     """A picture of any size and mode as a batch of one, (1, C, H, W) in [0, 1]."""
-    channels, height, width = shape
-    if channels not in (1, 3) or height != width:
-        raise TorchcapsError(
-            f"a picture becomes a square in grey or in three colours, and the model wants {shape} (channels, height, "
-            "width): name an image of the test set by its number"
-        )
+    size, grey = picture_form(shape)
     if not path.is_file():
         raise TorchcapsError(f"{path} is no file and no number: give a picture, or an index into the test images")
-    # The user named this very file, so wherever a link leads is inside the boundary.
-    read = read_picture(path, boundary=path.resolve().parent, size=height, grey=channels == 1)
+    read = read_picture(path, boundary=None, size=size, grey=grey)  # the user named this very file
     if isinstance(read, str):
         raise TorchcapsError(f"{read}. Use a PNG or JPEG picture")
     return as_floats(read).unsqueeze(0)

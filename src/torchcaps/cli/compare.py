@@ -10,17 +10,24 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli import settings as s
+from torchcaps.cli.completion import complete
 from torchcaps.errors import TorchcapsError
 
-OWN = ("models", "seeds", "match", "robustness", "plugin", "config", "out", "json")  # what is not a setting of the runs
+# What is not a setting of the runs.
+OWN = ("models", "images", "seeds", "match", "robustness", "plugin", "config", "out", "json")
 
 
 def compare(
     models: Annotated[
-        list[str],
-        typer.Argument(help="Names of models, see 'torchcaps models'; with settings: 'capsnet:routing=uniform'."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            help="Names of models, see 'torchcaps models'; with settings: 'capsnet:routing=uniform'.  [default for "
+            "--images: four that train in minutes]",
+            autocompletion=complete("model"),
+        ),
+    ] = None,
     data: s.Data = None,
+    images: s.Images = None,
     size: s.Size = None,
     epochs: s.Epochs = None,
     steps: s.Steps = None,
@@ -45,15 +52,29 @@ def compare(
     json: Annotated[bool, typer.Option(help="Print the results as JSON.")] = False,
 ) -> None:
     """Train several models under one budget; print one table and write one report."""
+    data = s.data_of(data, images)
     flags = {key: value for key, value in locals().items() if key not in OWN}
     from torchcaps.compare import Entry, run_comparison, write_report
+    from torchcaps.compare.own_images import MODELS, is_own, shown_name, suggested_epochs, tell_pictures
     from torchcaps.compare.table import COLUMNS, SUSPECT, cells, robust_columns
     from torchcaps.evaluate.viewpoint import check_viewpoints
+    from torchcaps.files import file_name
     from torchcaps.train import resolve, training_sets
 
+    settings = s.merge(config, None, flags)
+    if is_own(settings.get("data", "")):
+        models = models or list(MODELS)
+        settings.setdefault("epochs", suggested_epochs(settings["data"]))
+        told = tell_pictures(settings["data"])
+        if not json:
+            console.print_table("Pictures", ("class", "training", "test"), told.rows, numbers=2)
+            console.out.print(told.words, soft_wrap=True)
+        for warning in told.warnings:
+            console.warn(warning)
+    if not models:
+        raise TorchcapsError("no model was named: give some of those that 'torchcaps models' lists")
     if len(set(models)) < len(models):
         raise TorchcapsError(f"a model is named twice: {' '.join(models)}")
-    settings = s.merge(config, None, flags)
     if match == "familiar":
         check_viewpoints(settings.get("data", "mnist"))
     elif match is not None:
@@ -67,7 +88,7 @@ def compare(
         entries += [Entry(label, config) for config in configs]
     first = entries[0].config
     training_sets(first)
-    path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{first.data}"
+    path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{file_name(shown_name(first.data))}"
     with console.resumable(f"the same command with --out {path}"):
         comparison = run_comparison(
             entries, path, robustness=robustness, match_first=match == "familiar", announce=console.err.print
@@ -76,7 +97,7 @@ def compare(
     if json:
         console.print_json(comparison.results)
         return
-    title = f"{first.data}, {first.size} size, {seeds} seed{'s' if seeds > 1 else ''}"
+    title = f"{shown_name(first.data)}, {first.size} size, {seeds} seed{'s' if seeds > 1 else ''}"
     robust = robust_columns(list(comparison.results.values()))
     for heading, chosen in ((title, COLUMNS), ("Robustness, a quick look", robust)):
         rows = [(name, *cells(chosen, results)) for name, results in comparison.results.items()]

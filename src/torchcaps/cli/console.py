@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.markup import escape
 from rich.table import Table
 
 from torchcaps.progress import error_console
@@ -46,6 +47,11 @@ def print_json(value: Any) -> None:
     out.print_json(json.dumps(value))
 
 
+def warn(sentence: str) -> None:
+    """What a person should know, beside the answer."""
+    err.print(f"[bold yellow]Warning:[/] {escape(sentence)}", soft_wrap=True)
+
+
 @contextlib.contextmanager
 def resumable(command: str) -> Iterator[None]:
     """Say how to go on when a person or a scheduler stops the work."""
@@ -56,5 +62,5 @@ def resumable(command: str) -> Iterator[None]:
     try:
         yield
     except Interrupted:
-        err.print(f"Stopped; everything is saved. Go on with:\n  {command}")
+        err.print(f"Stopped; everything is saved. Go on with:\n  {command}", soft_wrap=True)  # to be copied whole
         raise typer.Exit(130) from None

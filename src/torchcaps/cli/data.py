@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli import console
+from torchcaps.cli.completion import complete
 from torchcaps.errors import TorchcapsError
 
 data_app = typer.Typer(help="Datasets: what is here, fetch, verify, look at.", no_args_is_help=True)
 
-Names = Annotated[list[str] | None, typer.Argument(help="Datasets, see 'torchcaps datasets'.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Datasets, see 'torchcaps datasets'.", autocompletion=complete("dataset"))
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
@@ -86,7 +89,11 @@ def list_command(json: AsJson = False) -> None:
 
 
 @data_app.command("get")
-def get_command(names: Annotated[list[str], typer.Argument(help="Datasets, see 'torchcaps datasets'.")]) -> None:
+def get_command(
+    names: Annotated[
+        list[str], typer.Argument(help="Datasets, see 'torchcaps datasets'.", autocompletion=complete("dataset"))
+    ],
+) -> None:
     """Fetch datasets that are not here yet, and verify them."""
     from torchcaps.data import datasets
     from torchcaps.data.inventory import fetch
@@ -122,7 +129,9 @@ def verify_command(names: Names = None) -> None:
 
 @data_app.command("preview")
 def preview_command(
-    name: Annotated[str, typer.Argument(help="A dataset, see 'torchcaps datasets'.")],
+    name: Annotated[
+        str, typer.Argument(help="A dataset, see 'torchcaps datasets'.", autocompletion=complete("dataset"))
+    ],
     out: Annotated[Path | None, typer.Option(help="The PNG file to write.  [default: preview-NAME.png]")] = None,
     split: Annotated[str, typer.Option(help="Which part of the dataset.")] = "train",
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from torchcaps.cli import console
+from torchcaps.cli.completion import complete_list
 from torchcaps.cli.settings import Plugin
 from torchcaps.errors import TorchcapsError
 
@@ -18,7 +19,11 @@ def evaluate(
         str | None, typer.Option(help="Tests of robustness behind commas: affnist, multimnist, acgan, viewpoint.")
     ] = None,
     attack: Annotated[
-        str | None, typer.Option(help="Attacks behind commas, such as 'fgsm,bim,pgd,autoattack,square'.")
+        str | None,
+        typer.Option(
+            help="Attacks behind commas, such as 'fgsm,bim,pgd,autoattack,square'.",
+            autocompletion=complete_list("attack"),
+        ),
     ] = None,
     epsilon: Annotated[
         str | None, typer.Option(help="Sizes of perturbations in [0, 1] behind commas.  [default: the usual ones]")

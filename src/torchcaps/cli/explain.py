@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli import console
+from torchcaps.cli.completion import complete
 from torchcaps.cli.settings import Plugin
 
 
@@ -18,7 +19,12 @@ def explain(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results.  [default: RUN/explain]")] = None,
     only: Annotated[str | None, typer.Option(help="Names behind commas, such as 'couplings,votes'.")] = None,
-    data: Annotated[str | None, typer.Option(help="Take test images of this dataset.  [default: the run's]")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Take test images of this dataset.  [default: the run's]", autocompletion=complete("dataset")
+        ),
+    ] = None,
     decoder: Annotated[Path | None, typer.Option(help="Also draw with the decoder of this run.")] = None,
     plugin: Plugin = None,
     json: Annotated[bool, typer.Option(help="Print what explain.json has.")] = False,

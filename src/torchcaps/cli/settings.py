@@ -7,9 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
+from torchcaps.cli.completion import complete
 from torchcaps.errors import TorchcapsError
 
-Data = Annotated[str | None, typer.Option(help="Dataset, see 'torchcaps datasets'.  [default: mnist]")]
+Data = Annotated[
+    str | None,
+    typer.Option(help="Dataset, see 'torchcaps datasets'.  [default: mnist]", autocompletion=complete("dataset")),
+]
+Images = Annotated[
+    str | None,
+    typer.Option(help="Your own pictures instead: a folder with a subfolder for each class, or a CSV file."),
+]
 Size = Annotated[str | None, typer.Option(help="'laptop' or 'paper'.  [default: laptop]")]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the training images.  [default: 5]")]
 Steps = Annotated[int | None, typer.Option(help="Stop after this many steps at most.")]
@@ -30,7 +38,12 @@ Nodes = Annotated[int | None, typer.Option(help="Machines; started by srun or to
 Strategy = Annotated[str | None, typer.Option(help="'ddp', or 'fsdp' to spread the weights.  [default: ddp]")]
 Config = Annotated[Path | None, typer.Option(help="Settings from a YAML file; flags come before it.")]
 Options = Annotated[
-    list[str] | None, typer.Option("--set", help="A setting of the model, such as 'routing=uniform'; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A setting of the model, such as 'routing=uniform'; may be repeated.",
+        autocompletion=complete("routing", before="routing="),
+    ),
 ]
 
 
@@ -58,6 +71,13 @@ def merge(config: Path | None, options: list[str] | None, flags: dict[str, Any])
     if options:
         settings["options"] = {**settings.get("options", {}), **dict(map(parse_option, options))}
     return settings
+
+
+def data_of(data: str | None, images: str | None) -> str | None:
+    """The dataset's name, whichever of the two flags gave it."""
+    if data and images:
+        raise TorchcapsError(f"--data {data} and --images {images} both name what to train on: leave one out")
+    return f"images:{images}" if images else data
 
 
 def parse_option(option: str) -> tuple[str, Any]:

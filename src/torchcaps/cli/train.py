@@ -9,15 +9,20 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli import settings as s
+from torchcaps.cli.completion import complete
 from torchcaps.errors import TorchcapsError
 
-OWN = ("options", "plugin", "config", "runs", "out", "resume")  # what is not a setting of the run
+OWN = ("images", "options", "plugin", "config", "runs", "out", "resume")  # what is not a setting of the run
 MAY_CHANGE = ("device", "devices", "nodes", "strategy")  # where a run computes, which a resumed one may choose anew
 
 
 def train(
-    model: Annotated[str | None, typer.Argument(help="Name of a model, see 'torchcaps models'.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(help="Name of a model, see 'torchcaps models'.", autocompletion=complete("model")),
+    ] = None,
     data: s.Data = None,
+    images: s.Images = None,
     size: s.Size = None,
     epochs: s.Epochs = None,
     steps: s.Steps = None,
@@ -44,6 +49,7 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
 ) -> None:
     """Train a model, test the checkpoint that validation chose, and keep everything in a run folder."""
+    data = s.data_of(data, images)
     flags = {key: value for key, value in locals().items() if key not in OWN}
     from torchcaps.evaluate import evaluate_run
     from torchcaps.train import begin_run, fit, fresh_path, is_first, move_run, open_run, resolve, training_sets

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from torchcaps.compare.robustness import quick_robustness
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.matched import comparable, stopped_like
-from torchcaps.files import read_json, write_json
+from torchcaps.files import file_name, read_json, write_json
 from torchcaps.train import RunConfig, RunFolder, fit, new_run, open_run
 
 
@@ -77,7 +76,7 @@ def run_comparison(
 
 
 def _open_or_make(entry: Entry, parent: Path) -> RunFolder:
-    path = parent / f"{re.sub(r'[^A-Za-z0-9.]+', '-', entry.label)}-seed{entry.config.seed}"
+    path = parent / f"{file_name(entry.label)}-seed{entry.config.seed}"
     if not path.exists():
         return new_run(entry.config, path)
     run = open_run(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torchcaps.compare.figures import Picture, confusions, learning_curves, perturbations, reconstructions
 from torchcaps.compare.job import Comparison
+from torchcaps.compare.own_images import is_own, shown_name, tell_pictures
 from torchcaps.compare.page import html_figure, html_page
 from torchcaps.compare.robust_figures import robust_pictures
 from torchcaps.compare.table import COLUMNS, cells, robust_columns
@@ -14,6 +15,8 @@ from torchcaps.evaluate.clean import test_images
 from torchcaps.evaluate.matched import comparable
 from torchcaps.files import write_text
 from torchcaps.train import load
+
+MOST_SKIPPED = 10  # files that are named
 
 
 def write_report(comparison: Comparison) -> Path:
@@ -34,10 +37,10 @@ def write_report(comparison: Comparison) -> Path:
         f"commit {html.escape(str(environment['commit']))[:12]}.",
     ]
     sections = "\n".join(map(html_figure, _pictures(comparison)))
-    title = f"Comparison on {first.data}"
+    title = f"Comparison on {shown_name(first.data)}"
     body = (
         f"<h1>{html.escape(title)}</h1>\n<p>{words[0]}</p>\n"
-        f"{_table(comparison)}\n{sections}\n<footer>{words[1]}</footer>"
+        f"{_table(comparison)}\n{_own_pictures(first.data)}{sections}\n<footer>{words[1]}</footer>"
     )
     write_text(target, html_page(title, body))
     return target
@@ -65,6 +68,21 @@ def _match(comparison: Comparison) -> str:
     words = f" Training was stopped at {' and '.join(levels)} of the {where} images"
     words += "." if where == "validation" else ", which then also chose the checkpoint."
     return words + (f" Never reached, so not compared: {html.escape(', '.join(missed))}." if missed else "")
+
+
+def _own_pictures(data: str) -> str:
+    """Which pictures a user's own are, and what to be careful about; nothing for a known dataset."""
+    if not is_own(data):
+        return ""
+    told = tell_pictures(data)
+    careful = [*told.warnings, *told.skipped[:MOST_SKIPPED]]
+    warnings = "".join(f"<p class='warning'>{html.escape(each)}</p>" for each in careful)
+    rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{a}</td><td>{b}</td></tr>" for name, a, b in told.rows)
+    head = "".join(f"<th scope='col'>{title}</th>" for title in ("class", "training", "test"))
+    return (
+        f"<h2>Pictures</h2>\n<p>{html.escape(told.words)}</p>\n{warnings}"
+        f"<div class='table'><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n"
+    )
 
 
 def _table(comparison: Comparison) -> str:

@@ -5,14 +5,14 @@ from torchcaps.data import (  # noqa: F401  (each registers its datasets)
     cifar10,
     fashion_mnist,
     glyphs,
-    images,
     mnist,
     multimnist,
+    own_images,
     smallnorb,
     turntable,
 )
 from torchcaps.data.base import Batch, DatasetRecord, ImageSet, MemoryImages, Subset, datasets, split_off
-from torchcaps.data.images import open_images
+from torchcaps.data.own_images import open_images
 from torchcaps.data.transforms import Augmentation
 from torchcaps.data.views import centre_crop, thirteen_crops
 from torchcaps.errors import unknown_name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from torchcaps.evaluate.acgan import GanSettings
 from torchcaps.evaluate.curves import acgan_chart, affine_chart, attack_curves, history_curves
 from torchcaps.evaluate.overlap import can_draw_one
 from torchcaps.evaluate.sheets import acgan_sheet, overlap_sheet
-from torchcaps.files import write_json
+from torchcaps.files import file_name, write_json
 from torchcaps.train import load
 
 
@@ -57,7 +56,6 @@ def _write_figures(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[
             save_figure(acgan_sheet(GanSettings(**first["settings"]), len(first["error_by_epoch"])), written[-1])
         for label, each in named:
             if "multimnist" in each["tests"] and can_draw_one(model := load(each["run"])):
-                name = re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-")
-                written.append(folder / f"overlap-{name}.png")
+                written.append(folder / f"overlap-{file_name(label)}.png")
                 save_figure(overlap_sheet(model, each["data"]), written[-1])
     return written

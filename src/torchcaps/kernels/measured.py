@@ -7,7 +7,6 @@ the form that it took before to end with the same weights.
 from __future__ import annotations
 
 import contextlib
-import re
 import statistics
 import time
 from dataclasses import asdict, astuple, dataclass
@@ -20,7 +19,7 @@ from torch.nn import functional as F
 
 from torchcaps.environment import package_version, processor_name
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import cache_folder, read_json, write_json_once
+from torchcaps.files import cache_folder, file_name, read_json, write_json_once
 from torchcaps.kernels.convolution import spectral_convolution
 from torchcaps.progress import progress_bar
 
@@ -116,7 +115,7 @@ def measured_cases() -> list[tuple[Case, dict[str, float]]]:
 def _folder() -> Path:
     """Another processor or another PyTorch is another measurement: homes are shared in a cluster."""
     machine = f"{processor_name()} torch {package_version('torch')}"
-    return cache_folder() / "convolutions" / re.sub(r"[^A-Za-z0-9.]+", "-", machine)
+    return cache_folder() / "convolutions" / file_name(machine)
 
 
 def _read(kept: Path) -> dict[str, float] | None:

@@ -114,7 +114,7 @@ def resolve(**given: Any) -> RunConfig:
         "image_shape": dataset.input_shape,
         "class_names": dataset.class_names,
     }
-    config = check(defaults | given)
+    config = check(defaults | given | {"data": dataset.name})  # of own pictures, the name with all that was chosen
     if losses.get(config.loss).single_label and several:
         raise TorchcapsError(
             f"loss '{config.loss}' knows one label per image, but {config.data} has {dataset.labels_per_image}: "

@@ -11,7 +11,7 @@ import yaml
 
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import write_json, write_text
+from torchcaps.files import file_name, write_json, write_text
 from torchcaps.train.config import RunConfig, check, read_settings
 
 
@@ -85,6 +85,6 @@ def open_run(path: Path) -> RunFolder:
 
 def fresh_path(parent: Path, config: RunConfig) -> Path:
     """A path for a new run that nobody uses yet: time, model, data."""
-    name = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{config.model}-{config.data}"
+    name = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{config.model}-{file_name(config.data)}"
     candidates = (parent / (name if number == 1 else f"{name}-{number}") for number in range(1, 1000))
     return next(path for path in candidates if not path.exists())
