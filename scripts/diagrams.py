@@ -1,55 +1,43 @@
-"""Draw the two diagrams of docs/architecture.md as SVG: python scripts/diagrams.py"""
+"""Draw the diagrams of docs/architecture.md as SVG: python scripts/diagrams.py
+
+The rooms and their arrows come from the rule that tests/test_imports.py holds, so that no drawing can lag behind it.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
-STYLE = """
-  text { font: 14px system-ui, sans-serif; fill: #1c2430; } .small { font-size: 11px; fill: #5b6675; }
-  rect { fill: #eef3f8; stroke: #0072b2; rx: 6px; } path { stroke: #5b6675; fill: none; marker-end: url(#tip); }
-  #tip path { fill: #5b6675; stroke: none; marker-end: none; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e4e8ee; } .small { fill: #9aa5b4; } rect { fill: #1d2733; stroke: #56b4e9; }
-    path { stroke: #9aa5b4; } #tip path { fill: #9aa5b4; }
-  }
-"""
-TIP = '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
-TIP += '<path d="M0,0 L8,4 L0,8 z"/></marker></defs>'
-WIDTH, HEIGHT = 170, 46
+import capsule_picture
+from drawing import HEIGHT, WIDTH, arrow, box, write_picture
 
-# Each room: column and row of its box, and what it holds.
-ROOMS = {
-    "cli": (1.5, 0, "the torchcaps command"),
-    "compare": (1.5, 1, "one table, one report"),
-    "bench": (0, 2, "speed and memory"),
-    "evaluate": (0.9, 2, "what a run is worth"),
-    "analysis": (2.1, 2, "what capsules hold"),
-    "train": (0.9, 3, "loop, checkpoints, runs"),
-    "models": (2.1, 4, "one file per paper"),
-    "losses": (1.05, 5, "output to one number"),
-    "layers": (2.1, 5, "transforms, decoder"),
-    "data": (0, 5, "datasets, checksums"),
-    "routing": (2.1, 6, "one file each"),
-    "functional": (1.55, 7, "tensors in, tensors out"),
-    "kernels": (2.65, 7, "fast forms"),
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.test_imports import BOTTOM, MAY_USE
+
+STEP, GAP = WIDTH + 26, 34  # from one box to the next, and between two rows
+# What each room holds, in the room that a box has.
+HOLDS = {
+    "cli": "the torchcaps command",
+    "prediction": "answers for your files",
+    "demo": "service and page",
+    "reproduce": "the papers' tables",
+    "compare": "one table, one report",
+    "bench": "speed and memory",
+    "evaluate": "what a run is worth",
+    "analysis": "what capsules hold",
+    "attacks": "one file each",
+    "pretrained": "weights with cards",
+    "train": "loop, checkpoints, runs",
+    "testing": "checks for a routing",
+    "models": "one file per paper",
+    "losses": "output to one number",
+    "layers": "transforms, decoder",
+    "data": "datasets, checksums",
+    "plugins": "your own file",
+    "routing": "one file each",
+    "functional": "tensors in, tensors out",
+    "kernels": "fast forms",
 }
-ARROWS = [
-    ("cli", "compare"),
-    ("cli", "bench"),
-    ("compare", "evaluate"),
-    ("compare", "analysis"),
-    ("evaluate", "train"),
-    ("bench", "train"),
-    ("analysis", "models"),
-    ("train", "models"),
-    ("train", "data"),
-    ("train", "losses"),
-    ("models", "layers"),
-    ("layers", "routing"),
-    ("routing", "functional"),
-    ("routing", "kernels"),
-]
 WAY = [
     ("file", "verified by checksum"),
     ("ImageSet", "bytes in memory"),
@@ -65,49 +53,87 @@ WAY = [
 ]
 
 
-def box(x: float, y: float, title: str, words: str) -> str:
-    middle = x + WIDTH / 2
-    return (
-        f'<rect x="{x:.0f}" y="{y:.0f}" width="{WIDTH}" height="{HEIGHT}"/>'
-        f'<text x="{middle:.0f}" y="{y + 20:.0f}" text-anchor="middle">{title}</text>'
-        f'<text class="small" x="{middle:.0f}" y="{y + 36:.0f}" text-anchor="middle">{words}</text>'
-    )
+def used(room: str) -> set[str]:
+    """The rooms that a room may use, without the bottom ones, which all may use."""
+    return {other for other in MAY_USE[room] if other in MAY_USE and other not in BOTTOM}
 
 
-def page(width: float, height: float, title: str, parts: list[str]) -> str:
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img">'
-        f"<title>{title}</title><style>{STYLE}</style>{TIP}\n{body}\n</svg>\n"
-    )
+def reached(room: str) -> set[str]:
+    """The same, and what those use."""
+    return used(room).union(*(reached(other) for other in used(room)), set())
 
 
-def rooms() -> str:
-    places = {name: (10 + column * 200, 10 + row * 76) for name, (column, row, _) in ROOMS.items()}
-    parts = [box(*places[name], name, words) for name, (_, _, words) in ROOMS.items()]
-    for upper, lower in ARROWS:
-        (x1, y1), (x2, y2) = places[upper], places[lower]
-        start, end = (x1 + WIDTH / 2, y1 + HEIGHT), (x2 + WIDTH / 2, y2)
-        parts.append(f'<path d="M{start[0]:.0f},{start[1]:.0f} L{end[0]:.0f},{end[1] - 2:.0f}"/>')
-    return page(720, 7 * 76 + HEIGHT + 20, "The rooms: arrows show what a room may import", parts)
+def arrows() -> list[tuple[str, str]]:
+    """Only what does not follow from other arrows."""
+    return [
+        (room, other)
+        for room in MAY_USE
+        for other in sorted(used(room))
+        if not any(other in reached(between) for between in used(room) - {other})
+    ]
 
 
-def way() -> str:
+def level(room: str) -> int:
+    """How many rooms lie above a room, one on the other; what nobody uses, but the command, lies over what it uses."""
+    users = [other for other in {"cli"} | reached("cli") if room in used(other)]
+    if not users and room != "cli":
+        return min(map(level, used(room))) - 1
+    return 1 + max(map(level, users), default=-1)
+
+
+def places() -> dict[str, tuple[float, float]]:
+    """Each room below those that use it, as near under them as the others in its row allow."""
+    rows: dict[int, list[str]] = {}
+    for room in MAY_USE:
+        rows.setdefault(level(room), []).append(room)
+    found: dict[str, tuple[float, float]] = {}
+    drawn = arrows()
+    for row in sorted(rows):
+        above = {room: [found[high][0] for high, low in drawn if low == room] for room in rows[row]}
+        wanted = {room: sum(places) / len(places) if places else 3 * STEP for room, places in above.items()}
+        order = sorted(sorted(rows[row], reverse=True), key=lambda room: wanted[room])
+        middle = sum(wanted.values()) / len(order)
+        for number, room in enumerate(order):
+            found[room] = (middle + (number - (len(order) - 1) / 2) * STEP, 10 + row * (HEIGHT + GAP))
+    left = min(x for x, _ in found.values()) - 10
+    return {room: (x - left, y) for room, (x, y) in found.items()}
+
+
+def draw_rooms() -> None:
+    """The rooms: nobody may use what lies above."""
+    where = places()
+    parts = []
+    for upper, lower in arrows():
+        (x1, y1), (x2, y2) = where[upper], where[lower]
+        # Down between the boxes as far as the gap above the other room, and only there across.
+        down = f"V{y2 - GAP:.0f} " if y2 - GAP > y1 + HEIGHT else ""
+        parts.append(arrow(f"M{x1 + WIDTH / 2:.0f},{y1 + HEIGHT:.0f} {down}L{x2 + WIDTH / 2:.0f},{y2 - 2:.0f}"))
+    parts += [box(*where[room], room, HOLDS.get(room, "")) for room in MAY_USE]
+    width = max(x for x, _ in where.values()) + WIDTH + 10
+    height = max(y for _, y in where.values()) + HEIGHT + 10
+    write_picture("rooms", width, height, "The rooms: arrows show what a room may import", parts)
+
+
+def draw_way() -> None:
+    """From file to report."""
     parts, columns = [], 4
-    for number, (title, words) in enumerate(WAY):
+    for number, (title, about) in enumerate(WAY):
         row, column = divmod(number, columns)
         x, y = 10 + column * 210, 10 + row * 90
-        parts.append(box(x, y, title, words))
+        parts.append(box(x, y, title, about))
         if number + 1 < len(WAY):
             if column + 1 < columns:
-                parts.append(f'<path d="M{x + WIDTH},{y + HEIGHT / 2:.0f} L{x + 208},{y + HEIGHT / 2:.0f}"/>')
+                parts.append(arrow(f"M{x + WIDTH},{y + HEIGHT / 2:.0f} L{x + 208},{y + HEIGHT / 2:.0f}"))
             else:  # down to the next row's beginning
-                middle = y + HEIGHT + 22
-                parts.append(f'<path d="M{x + 85},{y + HEIGHT} V{middle} H95 V{y + 88}"/>')
-    return page(10 + columns * 210, 3 * 90, "A batch's way, from file to report", parts)
+                parts.append(arrow(f"M{x + 85},{y + HEIGHT} V{y + HEIGHT + 22} H95 V{y + 88}"))
+    write_picture("way", 10 + columns * 210, 3 * 90, "A batch's way, from file to report", parts)
+
+
+def main() -> None:
+    capsule_picture.main()
+    draw_rooms()
+    draw_way()
 
 
 if __name__ == "__main__":
-    IMAGES.mkdir(exist_ok=True)
-    (IMAGES / "rooms.svg").write_text(rooms(), encoding="utf-8")
-    (IMAGES / "way.svg").write_text(way(), encoding="utf-8")
+    main()

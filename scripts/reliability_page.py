@@ -132,5 +132,9 @@ def page(results: Path = RESULTS) -> str:
     return f"{INTRODUCTION}\n" + "\n".join(rows) + f"\n{where}\n{WORDS}"
 
 
-if __name__ == "__main__":
+def main() -> None:
     (ROOT / "docs" / "reliability.md").write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

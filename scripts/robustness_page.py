@@ -130,5 +130,9 @@ def page() -> str:
     return f"{before}{START}\n\n{part()}\n\n{END}{rest.partition(END)[2]}"
 
 
-if __name__ == "__main__":
+def main() -> None:
     PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

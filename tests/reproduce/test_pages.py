@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import runpy
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,11 @@ from tests.reproduce.made_up import made_spec, write_made
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.markdown import write_markdown
 from torchcaps.reproduce.pages import write_site
-from torchcaps.reproduce.report import PaperReport, find_papers, judge_folder, read_report, report_paper
+from torchcaps.reproduce.report import PaperReport, find_papers, read_report, report_paper
 from torchcaps.reproduce.results import read_result, write_result
 from torchcaps.reproduce.spec import load_spec
 from torchcaps.reproduce.work import plan
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "scripts" / "claims_table.py"
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
 )
@@ -137,30 +134,3 @@ def test_command_builds_the_site(tmp_path: Path, torchcaps_command: Command) -> 
     work.result_file(tmp_path / "results").write_text("{}")
     with pytest.raises(TorchcapsError, match="is not the result of a cell: paper: Field required"):
         read_report(tmp_path / "results")
-
-
-@pytest.mark.skipif(not SCRIPT.is_file(), reason="only a clone has the scripts")
-def test_readme_and_docs_say_what_the_files_say() -> None:
-    script = runpy.run_path(str(SCRIPT))
-    claims = judge_folder(ROOT / "results")
-    for name in script["PARTS"]:
-        written = (ROOT / name).read_text(encoding="utf-8")
-        assert written == script["updated"](name, claims), "run: python scripts/claims_table.py"
-
-
-@pytest.mark.skipif(not SCRIPT.is_file(), reason="only a clone has the scripts")
-def test_claims_are_written_between_the_marks(report: PaperReport, tmp_path: Path) -> None:
-    script = runpy.run_path(str(SCRIPT))
-    (tmp_path / "docs").mkdir()
-    for name in script["PARTS"]:
-        (tmp_path / name).write_text(f"before\n{script['START']}\nold\n{script['END']}\nafter\n")
-        text = script["updated"](name, {"made2020": report.claims}, tmp_path)
-        assert text.startswith("before\n")
-        assert text.endswith("\nafter\n")
-        assert "old" not in text.replace("does not hold", "").replace("holds", "").replace("hold", "")
-        assert "**✗ does not hold**" in text
-        empty = report_paper(made_spec(), tmp_path / "nothing").claims
-        assert script["NOTHING"] in script["updated"](name, {"made2020": empty}, tmp_path)
-    (tmp_path / "README.md").write_text("no marks")
-    with pytest.raises(SystemExit, match="has lost its marks"):
-        script["updated"]("README.md", {"made2020": report.claims}, tmp_path)

@@ -62,11 +62,6 @@ def judge_paper(evidence: Iterable[PaperEvidence]) -> Judged:
     return found
 
 
-def judge_folder(folder: Path) -> dict[str, Judged]:
-    """The claims of all papers, without tables and pictures."""
-    return {paper: judge_paper(gather(load_spec(paper), folder)) for paper in find_papers(folder)}
-
-
 def report_paper(spec: Spec, folder: Path) -> PaperReport:
     """Everything about one paper."""
     evidence = gather(spec, folder)

@@ -1,0 +1,45 @@
+"""What mkdocs does to our pages while it builds them, so that they need no script and no font of another host.
+
+Equations (```math fences, and ``.. math::`` in docstrings) become MathML, which browsers draw by themselves; a picture
+in two themes follows the page's switch and not only the system's.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any
+
+import griffe
+from latex2mathml.converter import convert
+
+FENCE = re.compile(r"^```math\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+DIRECTIVE = re.compile(r"^\.\. math::[ \n](.*?)(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
+ROLE = re.compile(r":(?:func|mod|class):`([^`]*)`")
+PICTURE = re.compile(
+    r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]*)">'
+    r'<img alt="([^"]*)" src="([^"]*)"[^>]*></picture>'
+)
+
+
+def as_mathml(tex: str) -> str:
+    """An equation on a line of its own."""
+    tex = " ".join(tex.split())
+    if "&" in tex and "aligned" not in tex:
+        tex = rf"\begin{{aligned}}{tex}\end{{aligned}}"
+    return f'<div class="equation">{convert(tex, display="block")}</div>'
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by mkdocs for each page."""
+    markdown = FENCE.sub(lambda found: as_mathml(found[1]), markdown)
+    return PICTURE.sub(r"![\2](\3#only-light) ![\2](\1#only-dark)", markdown)
+
+
+class Docstrings(griffe.Extension):
+    """Docstrings are written for people who read the source: what is no Markdown in them is brought to it."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring:
+            text = DIRECTIVE.sub(lambda found: f"\n{as_mathml(textwrap.dedent(found[1]))}\n\n", obj.docstring.value)
+            obj.docstring.value = ROLE.sub(r"`\1`", text)

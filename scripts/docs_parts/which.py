@@ -1,0 +1,146 @@
+"""Which network to use, from what was measured; and what nobody has measured, in plain words."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from docs_parts.found import Trial, all_evidence, attacked, grid_budget, milliseconds, numbers, trials
+from docs_parts.marks import Maker, table
+from torchcaps.data import datasets
+from torchcaps.models.registry import models
+from torchcaps.reproduce.captions import table_label
+from torchcaps.reproduce.intervals import share_interval
+from torchcaps.reproduce.results import find_results
+from torchcaps.reproduce.spec import PROFILES
+from torchcaps.reproduce.tables import markdown_text
+
+
+def accuracy_and_speed(results: Path) -> str:
+    """Every model with its accuracy under one budget and its time; then who is best, as far as one can tell."""
+    found = [trial for trial in trials(results) if ":" not in trial.label]
+    steps, answers = (milliseconds(results, size="laptop", task=task) for task in ("training", "inference"))
+    rows = [
+        [
+            f"`{trial.model}`",
+            "capsules" if models.get(trial.model).capsules else "plain",
+            f"{trial.accuracy.centre:.1f} ({trial.accuracy.low:.1f} to {trial.accuracy.high:.1f})",
+            f"{steps[trial.model]:.1f}" if trial.model in steps else "",
+            f"{answers[trial.model]:.1f}" if trial.model in answers else "",
+            f"{trial.parameters:,}",
+        ]
+        for trial in found
+    ]
+    head = ["model", "kind", "accuracy, %, and 95 % interval", "training step, ms", "inference, ms", "parameters"]
+    words = (
+        f"Accuracy: {grid_budget(results)}; the interval is over test images, and other seeds would differ by more. "
+        "Times: laptop size, for the image of the model's paper, a batch of 8 on one thread, measured apart."
+    )
+    return "\n\n".join([*_leaders(found, steps), table(head, rows, numbers=4), words])
+
+
+def _leaders(found: list[Trial], steps: dict[str, float]) -> list[str]:
+    best = found[0]
+    level = [trial.model for trial in found[1:] if not _apart(best, trial)]
+    with_it = f" {_listed(level)} cannot be told from it by these images." if level else ""
+    capsules = [trial for trial in found if models.get(trial.model).capsules]
+    plain = [trial for trial in found if not models.get(trial.model).capsules]
+    gap = share_interval(
+        [1.0, -1.0],
+        [capsules[0].accuracy.centre / 100, plain[0].accuracy.centre / 100],
+        [capsules[0].images, plain[0].images],
+    )
+    verdict = "level" if gap.low < 0 < gap.high else "ahead" if gap.low > 0 else "behind"
+    timed = sorted((steps[trial.model], trial.model) for trial in capsules if trial.model in steps)
+    quick = sorted((steps[trial.model], trial.model) for trial in plain if trial.model in steps)
+    lines = [
+        f"**Most accurate under this budget:** `{best.model}`, {best.accuracy.centre:.1f} %.{with_it}",
+        f"**Capsules or a plain network?** The best capsule network here, `{capsules[0].model}`, is {verdict} "
+        f"{'with' if verdict == 'level' else 'of' if verdict == 'ahead' else ''} the best plain one, "
+        f"`{plain[0].model}`: difference {100 * (gap.low + gap.high) / 2:.1f} points, 95 % interval "
+        f"{100 * gap.low:.1f} to {100 * gap.high:.1f}.".replace("  ", " "),
+    ]
+    if timed and quick:
+        lines.append(
+            f"**Fastest to train:** among capsules `{timed[0][1]}` with {timed[0][0]:.1f} ms a step, among plain "
+            f"networks `{quick[0][1]}` with {quick[0][0]:.1f} ms."
+        )
+    return lines
+
+
+def _apart(first: Trial, second: Trial) -> bool:
+    """Whether the 95 % interval of the difference leaves out zero."""
+    shares = [first.accuracy.centre / 100, second.accuracy.centre / 100]
+    gap = share_interval([1.0, -1.0], shares, [first.images, second.images])
+    return not gap.low <= 0 <= gap.high
+
+
+def under_change(results: Path) -> str:
+    """Affine change, overlap, viewpoints and attacks: the papers' tables that were measured, and the quick look."""
+    wanted = {"gu2021": ("table1", "table4"), "hinton2018": ("table2", "fig3"), "choi2019": ("table1",)}
+    rows = [
+        [
+            f"[{each.paper}, {each.table}](papers/{each.paper}.md)",
+            markdown_text(f"{each.row}: {each.column}"),
+            each.ours,
+            each.published,
+            str(each.seeds),
+        ]
+        for each in numbers(results)
+        if each.name in wanted.get(each.paper, ()) and each.profile == "laptop"
+    ]
+    parts = [table(["from", "what", "ours", "paper", "seeds"], rows, numbers=3)] if rows else []
+    runs = attacked(results)
+    if runs:
+        images = runs[0]["attacked"]["images"]
+        names = list(dict.fromkeys(row["attack"] for row in runs[0]["attacked"]["attacks"]))
+        least = min(row["epsilon"] for row in runs[0]["attacked"]["attacks"])
+        lines = []
+        for run in runs:
+            kept = {row["attack"]: row["accuracy"] for row in run["attacked"]["attacks"] if row["epsilon"] == least}
+            shown = [f"{100 * kept[name]:.0f}" if name in kept else "" for name in names]
+            lines.append([f"`{run['model']}`", f"{100 * run['tests']['affnist']['accuracy']:.0f}", *shown])
+        parts.append(
+            f"A quick look at {images} test images, one seed, accuracy in %; attacks may change each pixel by up to "
+            f"{least:g} ([all of it](robustness.md)):"
+        )
+        parts.append(table(["model", "affine change", *names], lines, numbers=1 + len(names)))
+    return "\n\n".join(parts) or "Not measured yet."
+
+
+def not_measured(results: Path) -> str:
+    """What no result file says anything about."""
+    lines, seen = [], set()
+    for paper, evidence in all_evidence(results).items():
+        spec = evidence[0].spec
+        open_tables = [
+            table_label(name)
+            for name, each in spec.tables.items()
+            if not any(found.has_results([f"{name}/{cell}" for cell in each.cells]) for found in evidence)
+        ]
+        if open_tables:
+            whole = len(open_tables) == len(spec.tables)
+            lines.append(f"- {paper}: {'nothing at all' if whole else ', '.join(open_tables)}")
+        seen |= {found.profile for found in evidence if found.has_results()}
+    used = {(result.training or {}).get("data") for result in find_results(results)} | {"mnist"}
+    lines += [f"- nothing in profile `{profile}`" for profile in PROFILES if profile not in seen]
+    idle = [f"`{record.name}`" for record in datasets if record.name not in used and "affnist" not in record.name]
+    lines.append(f"- in the papers' tables, no network was trained on {', '.join(idle)}")
+    accelerators = {result.environment.get("accelerator") for result in find_results(results)}
+    if accelerators <= {None}:
+        lines.append("- nothing on a GPU")
+    lines.append("- nothing on photographs of your kind: `torchcaps compare` with your own images is the only answer")
+    return "\n".join(lines)
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def makers(results: Path) -> dict[str, Maker]:
+    return {
+        "which-accuracy": partial(accuracy_and_speed, results),
+        "which-change": partial(under_change, results),
+        "which-not": partial(not_measured, results),
+    }
