@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import warnings
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
 from torch import Tensor
 
 from torchcaps.data.base import as_floats
+from torchcaps.data.decoding import UnreadableError, decode_square
 from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
 from torchcaps.demo.schemas import Pictures, Question, Transform
 from torchcaps.errors import TorchcapsError
@@ -59,21 +58,12 @@ def decode_picture(text: str, side: int) -> Tensor:
     except (binascii.Error, ValueError) as error:
         raise TorchcapsError("an image given as text must be a picture file in base64") from error
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of what is refused two lines below
-            picture = Image.open(io.BytesIO(content), formats=FORMATS)
-            if picture.width * picture.height > MOST_PIXELS:
-                raise TorchcapsError(
-                    f"the picture claims {picture.width}x{picture.height} pixels: at most {MOST_PIXELS:,} are taken"
-                )
-            upright = ImageOps.exif_transpose(picture).convert("RGB")
-    except TorchcapsError:
-        raise
-    # Pillow lets many kinds of errors through from damaged files (struct, zlib, syntax, index, memory).
-    except Exception as error:
+        found = decode_square(io.BytesIO(content), size=side, grey=False, formats=FORMATS, most_pixels=MOST_PIXELS)
+    except UnreadableError as error:  # what the decoder says is of no use to who sent it
         raise TorchcapsError("the picture cannot be read: send a whole PNG, JPEG, GIF, WebP or BMP file") from error
-    square = ImageOps.fit(upright, (side, side), Image.Resampling.BILINEAR)
-    return as_floats(torch.from_numpy(np.array(square)).permute(2, 0, 1))
+    except TorchcapsError as error:
+        raise TorchcapsError(f"the picture {error}") from error
+    return as_floats(found)
 
 
 def change(images: Tensor, asked: Transform) -> Tensor:
