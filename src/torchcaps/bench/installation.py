@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-from dataclasses import dataclass
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
+from torchcaps.bench.finding import Finding
 from torchcaps.bench.forms import cxx_compiler, why_not_compiled
-from torchcaps.data.verified import data_folders
+from torchcaps.bench.surroundings import find_data, find_devices, find_packages, find_room
 from torchcaps.environment import package_version, processor_name
 from torchcaps.errors import TorchcapsError
 from torchcaps.kernels import measured
@@ -24,18 +22,10 @@ from torchcaps.runtime import tune_process
 from torchcaps.train.device import check_bfloat16, fastest_device
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One line: what was looked at, what was found, and what to do if that is a problem."""
-
-    topic: str
-    found: str
-    advice: str = ""
-
-
 def examine() -> list[Finding]:
     """All findings about this installation and machine."""
-    return [*_machine(), *_settings(), *_kernels(), *_forms(), *_convolutions(), *_data(), *_extras()]
+    inside = [*_machine(), *_settings(), *_kernels(), *_forms(), *_convolutions()]
+    return [*inside, *find_devices(), *find_packages(), *find_data(), *find_room()]
 
 
 def _machine() -> list[Finding]:
@@ -44,6 +34,7 @@ def _machine() -> list[Finding]:
     few = f"only {own} of {count} cores are used: unset OMP_NUM_THREADS" if own < count else ""
     missing = why_not_compiled()
     return [
+        Finding("system", platform.platform()),
         Finding("Python", platform.python_version()),
         Finding("torch", torch.__version__),
         Finding("torchcaps", str(package_version("torchcaps"))),
@@ -124,15 +115,18 @@ def _convolutions() -> list[Finding]:
     choice = _asked_kernels()[0]
     if choice == "plain" or fastest_device() != "cpu":
         return [Finding("convolutions", f"PyTorch's: {'forced' if choice == 'plain' else 'others are for the CPU'}")]
-    found = [Finding("convolutions", "PyTorch's or Fourier transforms, as a first measurement of each layer says")]
-    for case, seconds in measured.measured_cases():
+    cases = measured.measured_cases()
+    won = sum(measured.wins(seconds) for _, seconds in cases)
+    so_far = f": {len(cases)} so far, {won} for Fourier transforms (--json lists them)" if cases else ""
+    words = f"PyTorch's or Fourier transforms, as a first measurement of each layer says{so_far}"
+    found = [Finding("convolutions", words)]
+    for case, seconds in cases:
         layer = f"{case.inputs} to {case.outputs} channels, {case.size} pixels, {case.kernel}x{case.kernel}"
         layer += f", stride {case.stride}"
         share = seconds["spectral"] / seconds["pytorch"]
         winner = "Fourier transforms" if measured.wins(seconds) else "PyTorch's"
-        found.append(
-            Finding(layer, f"{case.mode} of {case.batch}, threads {case.threads}: {winner} (ratio {share:.2f})")
-        )
+        about = f"{case.mode} of {case.batch}, threads {case.threads}: {winner} (ratio {share:.2f})"
+        found.append(Finding(layer, about, detail=True))
     return found
 
 
@@ -146,28 +140,3 @@ def _form(fused: bool, device: str) -> str:
     if device != "cpu":
         return f"plain: the fused form is for the CPU, and the device is {device}"
     return "fused; plain in float64, under torch.compile and for second derivatives"
-
-
-def _data() -> list[Finding]:
-    found = []
-    for folder in (path.parent for path in data_folders("any")):
-        there = next(path for path in (folder, *folder.parents) if path.exists())
-        state = "writable" if os.access(there, os.W_OK) else "not writable"
-        advice = "" if state == "writable" else "set TORCHCAPS_DATA to a folder that is"
-        found.append(Finding("data folder", f"{folder}, {state}", advice))
-    return found
-
-
-def _extras() -> list[Finding]:
-    """Optional parts, by what the package itself declares."""
-    extras: dict[str, list[str]] = {}
-    for text in metadata.requires("torchcaps") or []:
-        declared = re.match(r"""([\w.-]+).*extra == ['"](.+)['"]""", text)
-        if declared and declared[2] != "dev":
-            extras.setdefault(declared[2], []).append(declared[1])
-    found = []
-    for extra, packages in extras.items():
-        missing = [name for name in packages if package_version(name) is None]
-        state = f"needs {', '.join(missing)}: pip install 'torchcaps[{extra}]'" if missing else "installed"
-        found.append(Finding(f"extra {extra}", state))
-    return found

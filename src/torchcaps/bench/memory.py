@@ -71,8 +71,10 @@ def _peak() -> int:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
     except (OSError, StopIteration):
-        import resource  # not on Windows
-
+        try:
+            import resource
+        except ImportError as error:  # on Windows
+            raise TorchcapsError("this system does not tell how much memory a process had") from error
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
 

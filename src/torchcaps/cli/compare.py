@@ -49,7 +49,7 @@ def compare(
     plugin: s.Plugin = None,
     config: s.Config = None,
     out: Annotated[Path | None, typer.Option(help="Folder; a started comparison in it goes on.")] = None,
-    json: Annotated[bool, typer.Option(help="Print the results as JSON.")] = False,
+    json: s.AsJson = False,
 ) -> None:
     """Train several models under one budget; print one table and write one report."""
     data = s.data_of(data, images)

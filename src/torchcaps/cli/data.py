@@ -9,6 +9,7 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete
+from torchcaps.cli.settings import AsJson
 from torchcaps.errors import TorchcapsError
 
 data_app = typer.Typer(help="Datasets: what is here, fetch, verify, look at.", no_args_is_help=True)
@@ -16,7 +17,6 @@ data_app = typer.Typer(help="Datasets: what is here, fetch, verify, look at.", n
 Names = Annotated[
     list[str] | None, typer.Argument(help="Datasets, see 'torchcaps datasets'.", autocompletion=complete("dataset"))
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
 def in_short(count: int) -> str:
@@ -103,7 +103,7 @@ def get_command(
 
 
 @data_app.command("verify")
-def verify_command(names: Names = None) -> None:
+def verify_command(names: Names = None, json: AsJson = False) -> None:
     """Compare the files of datasets with their checksums; without names, all that are here."""
     from torchcaps.data import datasets
     from torchcaps.data.inventory import HERE, problems_with, take_stock
@@ -113,14 +113,16 @@ def verify_command(names: Names = None) -> None:
         record.folder or record.name: record for record in reversed(list(datasets)) if take_stock(record).state == HERE
     }
     chosen = [datasets.get(name) for name in names or ()] or list(reversed(here.values()))
-    bad = 0
+    found: dict[str, list[str]] = {}
     for record in chosen:
-        problems = problems_with(record)
-        bad += bool(problems)
-        for problem in problems:
+        found[record.name] = problems_with(record)
+        for problem in found[record.name]:
             console.err.print(problem, soft_wrap=True)
-        if not problems:
+        if not found[record.name] and not json:
             console.out.print(f"{record.name} is intact" if record.files else f"{record.name} is generated: no files")
+    if json:
+        console.print_json([{"name": name, "problems": problems} for name, problems in found.items()])
+    bad = sum(bool(problems) for problems in found.values())
     if bad:
         raise TorchcapsError(
             f"{bad} of {len(chosen)} datasets are not intact: remove the files named above and get them again"
@@ -150,6 +152,7 @@ def preview_command(
 
 def bench_data_command(
     out: Annotated[Path, typer.Option(help="The JSON file to write.")] = Path("results/bench/data.json"),
+    json: AsJson = False,
 ) -> None:
     """Measure how fast datasets give images, on one core, against the project's targets."""
     from torchcaps.data.speed import measure
@@ -158,6 +161,9 @@ def bench_data_command(
 
     rows = measure()
     write_json(out, {"threads": 1, "rows": rows, "environment": describe_environment()})
+    if json:
+        console.print_json(rows)
+        return
     columns = ("what", "unit", "measured", "by the clock", "target")
     table = [(str(row["what"]), str(row["unit"]), *(f"{row[name]:,}" for name in columns[2:])) for row in rows]
     console.print_table("Data on one core", columns, table, numbers=3)

@@ -9,7 +9,7 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete_list
-from torchcaps.cli.settings import Plugin
+from torchcaps.cli.settings import AsJson, Plugin
 from torchcaps.errors import TorchcapsError
 
 
@@ -40,7 +40,7 @@ def evaluate(
         Path | None, typer.Option(help="Folder for the robustness of all runs.  [default: RUN/evaluation for each]")
     ] = None,
     plugin: Plugin = None,
-    json: Annotated[bool, typer.Option(help="Print the results as JSON.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Test trained models on images that took no part in training or selection; or how robust they are."""
     from torchcaps.train import open_run

@@ -1,16 +1,14 @@
-"""torchcaps models and torchcaps routings"""
+"""torchcaps models, torchcaps routings and torchcaps attacks"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Any
 
-import typer
+from rich.markup import escape
 
 from torchcaps.cli import console
-from torchcaps.cli.settings import Plugin
-
-AsJson = Annotated[bool, typer.Option(help="Print as JSON.")]
+from torchcaps.cli.settings import AsJson, Plugin
 
 
 def models(plugin: Plugin = None, json: AsJson = False) -> None:
@@ -47,3 +45,23 @@ def routings(plugin: Plugin = None, json: AsJson = False) -> None:
         return
     cells = [(row.name, row.paper, row.description, row.needs, f"{row.parameters:,}") for row in rows]
     console.print_table("Routings", ("name", "paper", "description", "needs", "parameters"), cells, numbers=1)
+
+
+def attacks(json: AsJson = False) -> None:
+    """List all attacks, with what bounds a perturbation and what they need."""
+    from torchcaps.attacks import attacks as registered
+
+    fields = ("name", "paper", "description", "norms", "white_box", "targeted", "needs_source", "extra")
+    rows = [{field: getattr(record, field) for field in fields} for record in registered]
+    if json:
+        console.print_json(rows)
+        return
+    cells = [
+        (row["name"], row["paper"], row["description"], ", ".join(row["norms"]), ", ".join(_needs(row))) for row in rows
+    ]
+    console.print_table("Attacks", ("name", "paper", "description", "norms", "needs"), cells)
+
+
+def _needs(row: dict[str, Any]) -> list[str]:
+    needs = {"gradients": row["white_box"], "another trained model": row["needs_source"], "extra": row["extra"]}
+    return [escape(f"torchcaps[{row['extra']}]") if need == "extra" else need for need, asked in needs.items() if asked]

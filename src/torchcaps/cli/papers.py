@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.reproduce import Out, Runs
+from torchcaps.cli.settings import AsJson
 
 
 def papers(
     out: Out = Path("results"),
     runs: Runs = Path("runs/reproduce"),
-    json: Annotated[bool, typer.Option(help="Print as JSON.")] = False,
+    json: AsJson = False,
 ) -> None:
     """List the papers' tables and figures: how many cells, how many of them are done, how long all of it takes."""
     from torchcaps.reproduce.durations import show_duration

@@ -14,6 +14,7 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete
+from torchcaps.cli.settings import AsJson
 
 if TYPE_CHECKING:
     from torchcaps.reproduce.runner import Folders
@@ -38,6 +39,7 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan and how long it will take.")] = False,
     out: Out = Path("results"),
     runs: Runs = Path("runs/reproduce"),
+    json: AsJson = False,
 ) -> None:
     """Reproduce the tables and figures of a paper: train what they need, measure, and print ours beside the paper's.
 
@@ -54,13 +56,13 @@ def reproduce(
     works = chosen_work(chosen_specs(paper), checked_profile(profile), table=table, cells=names, seeds=seeds)
     folders = Folders(out, runs)
     if dry_run:
-        print_plan(works, folders)
+        print_plan(works, folders, json)
         return
     again = shlex.join(["torchcaps", *sys.argv[1:]])
     call = Call(folders, until, failures(works, out), partial(console.err.print, markup=False, soft_wrap=True))
     with console.resumable(again):
         run_on(engine, jobs, works, call)
-    print_tables(works, folders)
+    print_tables(works, folders, json)
     states = count_states(works, out)
     if states["open"]:
         left = f"The time is over; everything is saved. {states['open']} are left. Go on with:\n  {again}"
@@ -70,19 +72,28 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def print_plan(works: list[Work], folders: Folders) -> None:
+def print_plan(works: list[Work], folders: Folders, json: bool) -> None:
     from torchcaps.reproduce.durations import show_duration
     from torchcaps.reproduce.overview import PLAN_COLUMNS, plan_rows
 
     rows, seconds = plan_rows(works, folders)
+    if json:
+        plan = [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
+        console.print_json({"plan": plan, "seconds": seconds})
+        return
     console.print_table("Plan", PLAN_COLUMNS, rows, numbers=1)
     console.out.print(
         f"In all about {show_duration(seconds)} for one worker; measures that were never taken here are not counted."
     )
 
 
-def print_tables(works: list[Work], folders: Folders) -> None:
+def print_tables(works: list[Work], folders: Folders, json: bool) -> None:
     from torchcaps.reproduce.summary import COLUMNS, FIGURES, summary_rows
 
-    for title, rows in summary_rows(works, folders.results).items():
+    tables = summary_rows(works, folders.results)
+    if json:
+        named = {title: [dict(zip(COLUMNS, row, strict=True)) for row in rows] for title, rows in tables.items()}
+        console.print_json(named)
+        return
+    for title, rows in tables.items():
         console.print_table(title, COLUMNS, rows, numbers=FIGURES)

@@ -36,6 +36,7 @@ Precision = Annotated[str | None, typer.Option(help="'auto', '32-true', 'bf16-mi
 Devices = Annotated[int | None, typer.Option(help="Processes on each machine that share every batch.  [default: 1]")]
 Nodes = Annotated[int | None, typer.Option(help="Machines; started by srun or torchrun.  [default: 1]")]
 Strategy = Annotated[str | None, typer.Option(help="'ddp', or 'fsdp' to spread the weights.  [default: ddp]")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Config = Annotated[Path | None, typer.Option(help="Settings from a YAML file; flags come before it.")]
 Options = Annotated[
     list[str] | None,

@@ -12,7 +12,7 @@ from torchcaps.cli import settings as s
 from torchcaps.cli.completion import complete
 from torchcaps.errors import TorchcapsError
 
-OWN = ("images", "options", "plugin", "config", "runs", "out", "resume")  # what is not a setting of the run
+OWN = ("images", "options", "plugin", "config", "runs", "out", "resume", "json")  # what is not a setting of the run
 MAY_CHANGE = ("device", "devices", "nodes", "strategy")  # where a run computes, which a resumed one may choose anew
 
 
@@ -47,6 +47,7 @@ def train(
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="This run's own folder.  [default: a new one in --runs]")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    json: s.AsJson = False,
 ) -> None:
     """Train a model, test the checkpoint that validation chose, and keep everything in a run folder."""
     data = s.data_of(data, images)
@@ -72,6 +73,9 @@ def train(
     if not is_first():
         return
     result = evaluate_run(run)
+    if json:
+        console.print_json(result | {"run": str(run.path)})
+        return
     rows = [
         ("parameters", f"{result['parameters']:,}"),
         ("training", f"{result['training_seconds']:.1f} s"),
