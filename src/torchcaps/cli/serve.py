@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import socket
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,13 +37,25 @@ def serve(runs: Runs = None, host: Host = "127.0.0.1", port: Port = 8378, plugin
 
 def prepare(runs: list[Path] | None, host: str, port: int, **options: Any) -> tuple[FastAPI, socket.socket, str]:
     """The service for the models, the socket on which it listens, and its address; options as create_app takes them."""
-    served = open_models(runs)
-    from torchcaps.demo.app import create_app
-    from torchcaps.demo.run import allowed_hosts, listen, share_cores
+    with loading():
+        served = open_models(runs)
+        from torchcaps.demo.app import create_app
+        from torchcaps.demo.run import allowed_hosts, listen, share_cores
 
-    listening = listen(host, port)
-    share_cores(len(served))
-    return create_app(served, hosts=allowed_hosts(host), **options), listening, address_of(listening, host)
+        listening = listen(host, port)
+        share_cores(len(served))
+        return create_app(served, hosts=allowed_hosts(host), **options), listening, address_of(listening, host)
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """What is loaded inside stays until the end: to search it for garbage would take a tenth of the start."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def open_models(runs: list[Path] | None) -> list[Served]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchcaps.demo.schemas import Message
-from torchcaps.reproduce.evidence import PaperEvidence, gather
-from torchcaps.reproduce.spec import list_papers, load_spec
-from torchcaps.reproduce.tables import build_table
+
+# With the reproduction come all measures and the drawing of figures, a fifth of the time that a service would take to
+# start: only who looks at results waits for that.
+if TYPE_CHECKING:
+    from torchcaps.reproduce.evidence import PaperEvidence
 
 
 class ShownClaim(Message):
@@ -55,8 +58,9 @@ class PaperResults(Message):
 
 def read_results(folder: Path) -> list[PaperResults]:
     """What was measured, paper by paper; nothing where the folder has no results."""
-    # With it comes the drawing of figures, which takes long to load: only who looks at results waits for that.
+    from torchcaps.reproduce.evidence import gather
     from torchcaps.reproduce.report import judge_paper
+    from torchcaps.reproduce.spec import list_papers, load_spec
 
     shown = []
     for name in list_papers():
@@ -81,6 +85,8 @@ def read_results(folder: Path) -> list[PaperResults]:
 
 def _tables(paper: PaperEvidence) -> list[ShownTable]:
     """The tables of which something was measured."""
+    from torchcaps.reproduce.tables import build_table
+
     shown = []
     for name, table in paper.spec.tables.items():
         printed = build_table(paper, name) if paper.has_results(f"{name}/{cell}" for cell in table.cells) else None
