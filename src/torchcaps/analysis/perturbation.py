@@ -65,13 +65,23 @@ def perturb_dimensions(
         paper = RANGES[paper]
     if paper is not None:
         reach, steps = paper.arguments(size)
-    moves = torch.eye(size).unsqueeze(1) * torch.linspace(-reach, reach, steps).view(1, steps, 1)  # (D, steps, D)
-    pose = output.pose.expand(size * steps, -1, -1).clone()
-    pose[:, winner] += moves.flatten(0, 1).to(pose)
+    pose = move_dimensions(output.pose, winner, reach=reach, steps=steps)
     labels = torch.full((size * steps,), winner, device=pose.device)
     scores = output.scores.expand(size * steps, -1)
     drawn = model.reconstruct(output._replace(pose=pose, scores=scores), labels)
     return drawn.view(size, steps, *drawn.shape[1:])
+
+
+def move_dimensions(pose: Tensor, label: int, *, reach: float, steps: int) -> Tensor:
+    """A pose with each number of one class's capsule moved by -reach to +reach, one after the other.
+
+    Shapes: (1, classes, D) to (D * steps, classes, D).
+    """
+    size = pose.shape[2]
+    moves = torch.eye(size).unsqueeze(1) * torch.linspace(-reach, reach, steps).view(1, steps, 1)  # (D, steps, D)
+    moved = pose.expand(size * steps, -1, -1).clone()
+    moved[:, label] += moves.flatten(0, 1).to(pose)
+    return moved
 
 
 def change_of_drawing(drawn: Tensor) -> Tensor:

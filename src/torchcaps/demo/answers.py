@@ -11,6 +11,7 @@ from torchcaps.analysis import inspect_layers, vote_maps
 from torchcaps.analysis.couplings import gets_of_present, shares_itself_out
 from torchcaps.analysis.fields import extents
 from torchcaps.analysis.inspection import LayerState
+from torchcaps.analysis.perturbation import move_dimensions
 from torchcaps.analysis.votes import vote_histograms
 from torchcaps.attacks import create_attack
 from torchcaps.demo.picture import as_pictures
@@ -56,10 +57,7 @@ def draw(served: Served, question: DrawQuestion) -> Drawing:
         raise TorchcapsError(f"a pose of {served.name} has {model.classes} rows of {size} numbers, as predict gives it")
     pose = torch.tensor([question.pose])  # (1, classes, D)
     if question.sweep is not None:
-        reach, steps = question.sweep.reach, question.sweep.steps
-        moves = torch.eye(len(pose[0, label])).unsqueeze(1) * torch.linspace(-reach, reach, steps).view(1, steps, 1)
-        pose = pose.repeat(moves[..., 0].numel(), 1, 1)
-        pose[:, label] += moves.flatten(0, 1)
+        pose = move_dimensions(pose, label, reach=question.sweep.reach, steps=question.sweep.steps)
     unused = pose.new_zeros(len(pose), model.classes)  # a drawing is made from the pose alone
     images = model.reconstruct(Output(unused, unused, pose), torch.full((len(pose),), label))
     if question.sweep is not None:

@@ -1,8 +1,8 @@
 // Dimensions: move one number of a capsule and watch the digit change.
 
 import { announce, ask, latest } from "../api.js";
-import { titleOf } from "../bars.js";
-import { chips, chooser, make, slider } from "../dom.js";
+import { networkChoice } from "../choice.js";
+import { make, slider } from "../dom.js";
 import { decode, paint, single, split } from "../images.js";
 
 const STEPS = 11;
@@ -14,29 +14,27 @@ export function dimensionsPanel({ models, drawing }) {
     element.append(make("p", { class: "lead" }, "None of these networks has a decoder that could draw what a capsule holds."));
     return { id: "dimensions", title: "Dimensions", element, open() {}, changed() {} };
   }
-  let info = able[0];
-  let chosen = null; // a class, or null for the one that wins
   let pose = null;
   let label = 0;
   let moves = [];
   let rows = [];
-  let classes;
 
   const seen = make("canvas", { role: "img", "aria-label": "What the network sees" });
   const drawn = make("canvas", { role: "img", "aria-label": "What the capsule draws" });
   const caption = make("figcaption", {}, "drawn by the capsule");
   const grid = make("div", { class: "dimensions" });
   const reset = make("button", { type: "button", click: () => level() }, "Reset");
-  const choose = chooser("Network", able.map((each) => [each.name, titleOf(each, models)]), (name) => {
-    info = able.find((each) => each.name === name);
-    build();
-    changed();
+  const choice = networkChoice(able, models, "Capsule", {
+    switched() {
+      build();
+      changed();
+    },
+    picked: () => update(),
   });
-  const controls = make("div", { class: "controls" }, choose.element);
   element.append(
     make("p", { class: "lead" }, "Each number of a capsule stands for a way in which its digit can vary. Every strip shows the ",
       "whole range of one number; its slider moves that number alone."),
-    controls,
+    choice.element,
     make("div", { class: "bench-top" },
       make("figure", { class: "small" }, seen, make("figcaption", {}, "seen")),
       make("figure", {}, drawn, caption), reset),
@@ -46,18 +44,12 @@ export function dimensionsPanel({ models, drawing }) {
 
   /** Sliders and strips for the network that is chosen. */
   function build() {
-    classes?.element.remove();
-    classes = chips("Capsule", info.class_names.map((name, number) => [number, name]), (number) => {
-      chosen = number;
-      update();
-    });
-    controls.append(classes.element);
-    chosen = null;
-    moves = new Array(info.pose_size).fill(0);
+    const { pose_size: size, reach } = choice.info;
+    moves = new Array(size).fill(0);
     rows = moves.map((_, number) => {
       const strip = make("canvas", { class: "strip", "aria-hidden": "true" });
       const show = (value) => (value > 0 ? "+" : "") + value.toFixed(2);
-      const range = { min: -info.reach, max: info.reach, step: info.reach / 50, value: 0, show };
+      const range = { min: -reach, max: reach, step: reach / 50, value: 0, show };
       const control = slider(`Number ${number + 1}`, range, (value) => {
         moves[number] = value;
         redraw();
@@ -75,10 +67,11 @@ export function dimensionsPanel({ models, drawing }) {
 
   const update = latest(async () => {
     if (drawing.empty) return;
+    const { info } = choice;
     const answer = await ask("/api/predict", drawing.question(info));
     pose = answer.pose;
-    label = chosen ?? answer.label;
-    classes.choose(label);
+    label = choice.label ?? answer.label;
+    choice.mark(label);
     paint(seen, single(answer.image));
     caption.textContent = `drawn by capsule ${info.class_names[label]}`;
     const question = { model: info.name, pose, label, sweep: { reach: info.reach, steps: STEPS } };
@@ -90,6 +83,7 @@ export function dimensionsPanel({ models, drawing }) {
 
   const redraw = latest(async () => {
     if (!pose) return;
+    const { info } = choice;
     const moved = pose.map((row, number) => (number === label ? row.map((value, place) => value + (moves[place] ?? 0)) : row));
     const answer = await ask("/api/reconstruct", { model: info.name, pose: moved, label });
     paint(drawn, single(answer.images));
@@ -100,7 +94,7 @@ export function dimensionsPanel({ models, drawing }) {
   function changed() {
     moves.fill(0);
     rows.forEach((row) => row.control.set(0));
-    chosen = null;
+    choice.label = null;
     update();
   }
   return { id: "dimensions", title: "Dimensions", element, open: update, changed };

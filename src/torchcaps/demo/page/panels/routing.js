@@ -1,11 +1,11 @@
 // Routing: which places voted for the class, iteration by iteration.
 
 import { announce, ask, latest } from "../api.js";
-import { titleOf } from "../bars.js";
-import { chips, chooser, make, slider } from "../dom.js";
-import { single } from "../images.js";
 import { distanceChart } from "../chart.js";
+import { networkChoice } from "../choice.js";
+import { make, slider } from "../dom.js";
 import { paintHeat } from "../heat.js";
+import { single } from "../images.js";
 
 const FRAME = 900; // milliseconds an iteration is shown
 
@@ -16,12 +16,9 @@ export function routingPanel({ models, drawing }) {
     element.append(make("p", { class: "lead" }, "None of these networks has capsule layers to look into."));
     return { id: "routing", title: "Routing", element, open() {}, changed() {} };
   }
-  let info = able[0];
-  let chosen = null;
   let found = null;
   let iteration = 0;
   let timer = 0;
-  let classes;
 
   const map = make("canvas", { class: "heat", role: "img", width: 560, height: 560, "aria-label": "Places that voted" });
   const frames = make("div", { class: "frames" });
@@ -33,30 +30,14 @@ export function routingPanel({ models, drawing }) {
   });
   const player = make("div", { class: "player" }, play, step.element);
   const votes = make("div", {});
-  const choose = chooser("Network", able.map((each) => [each.name, titleOf(each, models)]), (name) => {
-    info = able.find((each) => each.name === name);
-    build();
-    changed();
-  });
-  const controls = make("div", { class: "controls" }, choose.element);
+  const choice = networkChoice(able, models, "Votes for", { switched: () => changed(), picked: () => update() });
   element.append(
     make("p", { class: "lead" }, "Capsules at every place vote for the classes above, and routing decides how much each vote ",
       "counts. Each square is the middle of a place's window on the drawing: the more colour, the more it gave to the class."),
-    controls,
+    choice.element,
     make("div", { class: "workbench wide" }, make("div", { class: "stage" }, map, player),
       make("div", {}, words, frames, votes)),
   );
-  build();
-
-  function build() {
-    classes?.element.remove();
-    chosen = null;
-    classes = chips("Votes for", info.class_names.map((name, number) => [number, name]), (number) => {
-      chosen = number;
-      update();
-    });
-    controls.append(classes.element);
-  }
 
   function start() {
     play.textContent = "Pause";
@@ -79,11 +60,11 @@ export function routingPanel({ models, drawing }) {
     step.set(iteration + 1);
     paintHeat(map, single(found.image), found, iteration);
     [...frames.children].forEach((frame, other) => frame.setAttribute("aria-pressed", String(other === iteration)));
-    map.setAttribute("aria-label", `Places that voted for ${info.class_names[found.label]}, iteration ${iteration + 1}`);
+    map.setAttribute("aria-label", `Places that voted for ${choice.info.class_names[found.label]}, iteration ${iteration + 1}`);
   }
 
   function describe() {
-    const name = info.class_names[found.label];
+    const name = choice.info.class_names[found.label];
     const share = found.share?.map((value) => `${(100 * value).toFixed(1)} %`).join(" → ");
     const one = found.maps.length === 1;
     words.textContent = share
@@ -108,15 +89,15 @@ export function routingPanel({ models, drawing }) {
 
   const update = latest(async () => {
     if (drawing.empty) return;
-    found = await ask("/api/routing", { ...drawing.question(info), label: chosen });
-    classes.choose(found.label);
+    found = await ask("/api/routing", { ...drawing.question(choice.info), label: choice.label });
+    choice.mark(found.label);
     describe();
     show(Math.min(iteration, found.maps.length - 1));
   });
 
   function changed() {
     pause();
-    chosen = null;
+    choice.label = null;
     iteration = 99; // the last
     update();
   }
