@@ -18,6 +18,7 @@ def run(scene: Callable[[Worker], Coroutine[Any, Any, None]], **settings: Any) -
         asyncio.run(scene(worker))
     finally:
         worker.stop()
+        worker.join(5)
 
 
 def test_questions_that_wait_go_together_in_order() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
+import threading
 
 import torch
 import uvicorn
@@ -56,3 +58,8 @@ def serve_until_stopped(app: FastAPI, listening: socket.socket) -> None:
     """Answer on the socket until Ctrl-C, which is how a service ends and no failure: uvicorn raises it again."""
     with contextlib.suppress(KeyboardInterrupt):
         make_server(app).run(sockets=[listening])
+    if any(thread.daemon for thread in threading.enumerate()):
+        # A network is still being compiled for its first image: that cannot be interrupted, and Python's own way to
+        # end would tear it down in the middle, which the compiler answers by aborting the process.
+        sys.stdout.flush()
+        os._exit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from torchcaps.errors import TorchcapsError, unknown_name
 
 DECODERS = 2  # pictures that are decoded at the same time
 DECODE_SECONDS = 10.0
+FAREWELL = 1.0  # seconds that workers have to end
 
 
 class UnknownModelError(TorchcapsError):
@@ -61,9 +63,12 @@ class Service:
         await asyncio.gather(*waiting, return_exceptions=True)  # what goes wrong is told to whoever asks
 
     def stop(self) -> None:
-        """End all workers."""
+        """End all workers; one that is in the middle of something long is left behind."""
+        end = time.monotonic() + FAREWELL
         for worker in self.workers.values():
             worker.stop()
+        for worker in self.workers.values():
+            worker.join(max(0.0, end - time.monotonic()))
 
     async def predict(self, question: Question) -> Prediction:
         """The answer to an image; images that wait for the same model go through it together."""

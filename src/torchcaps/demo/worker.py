@@ -80,7 +80,10 @@ class Worker:
         with self._ready:
             self._stopped = True
             self._ready.notify()
-        self._thread.join(timeout=5)
+
+    def join(self, seconds: float) -> None:
+        """Wait until the thread has ended, but no longer than this."""
+        self._thread.join(seconds)
 
     def _next(self) -> list[Job]:
         """The questions that are answered next; none once the worker is stopped."""
