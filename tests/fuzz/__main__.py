@@ -5,13 +5,33 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
+import multiprocessing
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.campaign import run
+from tests.fuzz.campaign import IN_HAND, run
 from torchcaps.environment import describe_environment
-from torchcaps.files import write_json
+from torchcaps.files import read_json, write_json
+
+COUNTS = "counts.json"
+
+
+def work(inputs: int, seed: int, folder: Path) -> None:
+    """The campaign, in a process of its own: one that dies cannot tell what of."""
+    faulthandler.enable()  # a decoder in C that dies should say where
+    found, cost = run(inputs, seed, folder)
+    readers = {
+        name: {
+            "read": each.read,
+            "refused": each.refused,
+            "wrong": len(each.wrong),
+            "megabytes_grown": round(each.megabytes, 1),
+        }
+        for name, each in found.items()
+    }
+    wrong = [line for each in found.values() for line in each.wrong]
+    write_json(folder / COUNTS, {"inputs": inputs, "seed": seed, "readers": readers, "wrong": wrong, **cost})
 
 
 def main() -> int:
@@ -20,21 +40,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("results/reliability/fuzz.json"))
     asked = parser.parse_args()
-    faulthandler.enable()  # a decoder in C that dies should say where
-    with tempfile.TemporaryDirectory() as folder:
-        found, cost = run(asked.inputs, asked.seed, Path(folder))
-    report = {
-        "inputs": asked.inputs,
-        "seed": asked.seed,
-        "readers": {
-            name: {"read": each.read, "refused": each.refused, "wrong": len(each.wrong)} for name, each in found.items()
-        },
-        "wrong": [line for each in found.values() for line in each.wrong],
-        **cost,
-        "environment": describe_environment(),
-    }
-    write_json(asked.out, report)
-    print(json.dumps({key: value for key, value in report.items() if key != "environment"}, indent=2))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        process = multiprocessing.get_context("spawn").Process(target=work, args=(asked.inputs, asked.seed, folder))
+        process.start()
+        process.join()
+        if process.exitcode != 0:
+            in_hand = folder / IN_HAND
+            where = in_hand.read_text(encoding="utf-8") if in_hand.is_file() else "the start"
+            print(f"the process ended with {process.exitcode} (below zero: by that signal) at {where}", file=sys.stderr)
+            return 1
+        report = read_json(folder / COUNTS)
+    write_json(asked.out, report | {"environment": describe_environment()})
+    print(json.dumps(report, indent=2))
     return 1 if report["wrong"] else 0
 
 

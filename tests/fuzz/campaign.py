@@ -19,6 +19,7 @@ from torchcaps.progress import progress_bar
 
 SECONDS = 20  # a reader that takes longer hangs
 LONGEST = 2_000  # letters of a message that somebody can still read
+IN_HAND = "in-hand.txt"
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Outcome:
     read: int = 0
     refused: int = 0
     wrong: list[str] = field(default_factory=list)  # seed and error of each input that broke the promise
+    megabytes: float = 0.0  # by which its inputs made the process's largest size larger
 
 
 class HungError(Exception):
@@ -64,8 +66,16 @@ def try_input(reader: Reader, path: Path, content: bytes, outcome: Outcome, seed
         outcome.wrong.append(f"{seed}: {type(error).__name__}: {str(error)[:200]}")
 
 
+def largest_size() -> float:
+    """The most memory that the process ever had, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def run(inputs: int, seed: int, folder: Path) -> tuple[dict[str, Outcome], dict[str, float]]:
-    """So many inputs shared among all readers; what became of them, and what it cost."""
+    """So many inputs shared among all readers; what became of them, and what it cost.
+
+    The input in hand is named in the file IN_HAND: if the process dies, that is what it died of.
+    """
     logging.disable(logging.WARNING)
     everyone = readers(folder)
     goods = [reader.good for reader in everyone.values()]
@@ -74,14 +84,17 @@ def run(inputs: int, seed: int, folder: Path) -> tuple[dict[str, Outcome], dict[
         with contextlib.suppress(TorchcapsError):
             (folder / reader.file).write_bytes(reader.good)
             reader.read(folder / reader.file)
-    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    before, began = largest_size(), time.perf_counter()
     with progress_bar("damaged files", inputs) as advance:
         for number in range(inputs):
             name = list(everyone)[number % len(everyone)]
             reader, key = everyone[name], f"{seed}/{name}/{number}"
             content = damage(reader.good, goods, key, text=reader.text)
+            (folder / IN_HAND).write_text(key, encoding="utf-8")
+            so_far = largest_size()
             try_input(reader, folder / reader.file, content, found[name], key)
+            found[name].megabytes += largest_size() - so_far
             advance(1)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    grown = largest_size() - before
     logging.disable(logging.NOTSET)
     return found, {"megabytes_grown": round(grown, 1), "seconds": round(time.perf_counter() - began, 1)}
