@@ -42,9 +42,9 @@ class Progress:
     images: int = 0  # trained on, over all starts of the run
 
 
-def save_weights(path: Path, model: nn.Module, *, write: bool = True) -> None:
+def save_weights(path: Path, model: nn.Module, *, write: bool = True, prefix: str = "model.") -> None:
     """Write a model's weights, whole or not at all; of several processes, all call this and one writes."""
-    _save(path, {f"model.{name}": value for name, value in model.state_dict().items()}, {}, write)
+    _save(path, {f"{prefix}{name}": value for name, value in model.state_dict().items()}, {}, write)
 
 
 def save_checkpoint(
@@ -69,10 +69,10 @@ def _save(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], writ
             raise OSError(None, str(error)) from error
 
 
-def load_weights(path: Path, model: nn.Module) -> None:
+def load_weights(path: Path, model: nn.Module, *, prefix: str = "model.") -> None:
     """Put saved weights into a model of the same shape."""
     with _opened(path) as file:
-        model_tensors = _fitting(path, file, model)
+        model_tensors = _fitting(path, file, model, prefix)
     _fill_model(model, model_tensors)
 
 
@@ -139,18 +139,18 @@ def _opened(path: Path) -> Iterator[Any]:
         raise TorchcapsError(f"{path} cannot be read; it is damaged or cut short ({error})") from error
 
 
-def _fitting(path: Path, file: Any, model: nn.Module) -> dict[str, Tensor]:
+def _fitting(path: Path, file: Any, model: nn.Module, prefix: str = "model.") -> dict[str, Tensor]:
     """The tensors of a model. Shapes are compared before anything is read: a file may claim to be huge."""
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    names = [name.removeprefix("model.") for name in file.keys() if name.startswith("model.")]  # noqa: SIM118
-    found = {name: tuple(file.get_slice(f"model.{name}").get_shape()) for name in names}
+    names = [name.removeprefix(prefix) for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
+    found = {name: tuple(file.get_slice(f"{prefix}{name}").get_shape()) for name in names}
     for name in [*expected, *found]:
         want, have = expected.get(name), found.get(name)
         if want is None or want != have:
             raise TorchcapsError(
                 f"{path} does not fit this model: '{name[:100]}' should have shape {want}, the file has {have}"
             )
-    return {name: file.get_tensor(f"model.{name}") for name in names}
+    return {name: file.get_tensor(f"{prefix}{name}") for name in names}
 
 
 def _fill_model(model: nn.Module, tensors: dict[str, Tensor]) -> None:

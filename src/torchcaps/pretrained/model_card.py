@@ -1,0 +1,100 @@
+"""A model card: what a trained model is, what it takes, what it is worth and how it was made, as Markdown.
+
+Everything in it comes from the run's own files or from a card of shipped weights. The front matter is what the Hugging
+Face Hub reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from torchcaps.models import models
+from torchcaps.pretrained.trained import Trained, describe_input
+
+LONGEST_LIST = 20  # classes that are named
+
+
+def model_card(trained: Trained, *, load_with: str, sha256: str) -> str:
+    """The card's text; ``load_with`` is the line of Python that loads the model, ``sha256`` that of its weights."""
+    config, record = trained.config, models.get(trained.config.model)
+    front = yaml.safe_dump(_front_matter(trained), sort_keys=False, allow_unicode=True)
+    parameters = sum(parameter.numel() for parameter in trained.model.parameters())
+    return f"""---
+{front}---
+
+# {trained.name}
+
+{config.model}: {record.description} (paper: {record.paper}). In {config.size} size, {parameters:,} parameters; trained
+on `{config.data}`.
+
+## Use
+
+```python
+import torch, torchcaps
+
+model = {load_with}
+images = torch.rand(2, {", ".join(map(str, config.image_shape))})
+scores = model(images).scores
+```
+
+Input: {describe_input(config.image_shape)}.
+
+Output: scores of {_classes(config.class_names)}.
+
+## Measured
+
+{_measured(trained.result)}
+
+## Made by
+
+{_made_by(trained.training)}
+
+SHA-256 of the weights: `{sha256}`
+"""
+
+
+def _front_matter(trained: Trained) -> dict[str, Any]:
+    task, data = "image-classification", trained.config.data.partition(":")[0]
+    front: dict[str, Any] = {
+        "library_name": "torchcaps",
+        "pipeline_tag": task,
+        "tags": ["capsule-network", task, trained.config.model],
+        "datasets": [data],
+        "metrics": ["accuracy"],
+    }
+    if "test_accuracy" in trained.result:
+        found = {"type": "accuracy", "name": "test accuracy", "value": float(trained.result["test_accuracy"])}
+        measured = {"task": {"type": task}, "dataset": {"type": data, "name": data}, "metrics": [found]}
+        front["model-index"] = [{"name": trained.name, "results": [measured]}]
+    return front
+
+
+def _classes(names: tuple[str, ...]) -> str:
+    if len(names) > LONGEST_LIST:
+        return f"{len(names)} classes, named by `model.class_names`"
+    return f"the classes {', '.join(f'`{name}`' for name in names)}"
+
+
+def _measured(result: dict[str, Any]) -> str:
+    if "test_accuracy" not in result:
+        return "This model was not tested: `torchcaps evaluate` on its run does it."
+    rows = [
+        ("test accuracy (an image counts if all in it is right)", f"{float(result['test_accuracy']):.2%}"),
+        ("test images", f"{int(result['test_images']):,}"),
+        ("weights chosen on", str(result["selection_split"])),
+        *([("licence of the images", str(result["licence"]))] if "licence" in result else []),
+    ]
+    return "\n".join(["| what | |", "| --- | --- |", *(f"| {what} | {value} |" for what, value in rows)])
+
+
+def _made_by(training: dict[str, Any]) -> str:
+    if not training:
+        return "Nothing is known about its training."
+    versions = ", ".join(f"{name} {version}" for name, version in training["versions"].items())
+    return f"""```text
+{training["command"]}
+```
+
+Commit {training["commit"]}, with {versions}, on {training["processor"]} ({training["cores"]} cores)."""
