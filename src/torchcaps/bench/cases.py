@@ -10,6 +10,7 @@ from torchcaps.bench.forms import Subject, why_not_compiled
 from torchcaps.bench.growth import BATCH, ITERATIONS, LARGE_BATCH, grow_memory, grow_time, routing_alone, training_step
 from torchcaps.bench.memory import step_memory
 from torchcaps.bench.nets import Net
+from torchcaps.bench.onnx import onnx
 from torchcaps.bench.steps import take_turns
 from torchcaps.bench.timing import interleaved, threads
 
@@ -142,4 +143,5 @@ CASES: dict[str, Case] = {
     "capsnet": capsnet,
     "routings": routings,
     "linear": linear,
+    "onnx": onnx,
 }

@@ -76,6 +76,7 @@ Case = Callable[[Settings], list[Check]]
 
 def of_times(what: str, seconds: Seconds, name: str, base: str, *, note: str = "", **bounds: float) -> Check:
     """A check of what one job takes over what another takes; the note also tells both times."""
-    times = " and ".join(f"{1000 * statistics.median(seconds[job]):,.0f} ms" for job in (name, base))
+    medians = [1000 * statistics.median(seconds[job]) for job in (name, base)]
+    times = " and ".join(f"{each:,.{0 if each >= 10 else 2}f} ms" for each in medians)
     found = ratio(seconds, name, base)
     return Check(what, found["median"], spread=found, note=f"{times}; {note}" if note else times, **bounds)

@@ -74,7 +74,7 @@ class ChannelConvTransform(Transform):
             return votes.transpose(0, 1).view(-1, 1, types, parents, size)
         maps = capsules.pose.permute(0, 3, 4, 1, 2).flatten(1, 2)  # (B, I*D_child, H, W)
         voted = F.conv2d(maps, self.weight, self.bias, self.stride, self.padding, groups=types)  # (B, I*J*D, h, w)
-        return voted.flatten(2).transpose(1, 2).view(len(maps), -1, types, parents, size)
+        return torch.unflatten(voted.flatten(2).transpose(1, 2), 2, (types, parents, size))
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}, stride={self.stride}, padding={self.padding}, grid={self.grid}"

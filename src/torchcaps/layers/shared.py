@@ -35,7 +35,7 @@ class SharedTransform(Transform):
 
     def forward(self, capsules: Capsules) -> Tensor:
         votes = self.gather(capsules.pose) @ self.weight  # (B, 1, I, J*D)
-        return votes.view(len(votes), 1, -1, self.shape.parents, self.shape.size)
+        return torch.unflatten(votes, 3, (self.shape.parents, self.shape.size))
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}"

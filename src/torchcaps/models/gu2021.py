@@ -131,7 +131,7 @@ class ConvNetCRSF(GroupedUnits):
 
     def classify(self, images: Tensor) -> Output:
         maps = self.second(self.first(images).relu())  # (B, C, H, W)
-        vectors = squash(maps.view(len(maps), -1, self.vector, *maps.shape[2:]), dim=2)
+        vectors = squash(maps.unflatten(1, (-1, self.vector)), dim=2)
         pose = squash(self.grouped(vectors))
         return Output(*length(pose), pose)
 

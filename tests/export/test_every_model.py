@@ -1,0 +1,47 @@
+"""Every model of the registry as a file: the answers are PyTorch's, for any number of images."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.export import ExportedProgram
+
+from torchcaps.export import FORMATS
+from torchcaps.export.traced import trace
+from torchcaps.models import Model, create_model, models
+
+# An ONNX file takes seconds to make: by default one model for each routing; 'make test-slow' has all.
+EACH_ROUTING = ("capsnet", "g-capsnet-conv", "ar-capsnet", "aff-capsnet", "matrix-capsnet", "capsnet-l2")
+
+
+def cases() -> list[Any]:
+    def marks(name: str, form: str) -> Any:
+        return () if form == "torch" or name in EACH_ROUTING else pytest.mark.slow
+
+    pairs = [(record.name, form) for record in models for form in FORMATS]
+    return [pytest.param(*pair, marks=marks(*pair), id="-".join(pair)) for pair in pairs]
+
+
+@lru_cache(maxsize=1)  # both files of a model are made from one graph
+def traced(name: str) -> tuple[Model, ExportedProgram]:
+    channels, side, _ = models.get(name).image
+    torch.manual_seed(0)
+    model = create_model(name, size="laptop", image_size=side, channels=channels).eval()
+    return model, trace(model)
+
+
+@pytest.mark.parametrize(("name", "form"), cases())
+def test_files_answer_as_the_model_does(name: str, form: str, tmp_path: Path) -> None:
+    """Held against the model as it comes, with all fast forms; a file knows the plain definitions alone."""
+    model, program = traced(name)
+    answer = FORMATS[form].write(program, tmp_path / f"model{FORMATS[form].suffix}", {})
+    for count in (1, 3):
+        images = torch.rand(count, *model.image_shape)
+        with torch.no_grad():
+            wanted, found = model(images).scores, answer(images)
+        assert wanted.std() > 1e-4, "scores that are all alike would hide a wrong answer"
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)

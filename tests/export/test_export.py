@@ -1,0 +1,100 @@
+"""torchcaps export: the file says what it is, and a wrong one never takes its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnxruntime
+import pytest
+import torch
+
+import torchcaps
+from tests.conftest import Command
+from tests.train import tiny  # noqa: F401  (registers the model)
+from torchcaps.errors import TorchcapsError
+from torchcaps.export import export_model, write
+from torchcaps.export.program_file import DETAILS
+from torchcaps.pretrained.trained import open_trained
+from torchcaps.train import fit, new_run, resolve
+
+
+def test_a_run_becomes_an_onnx_file_that_explains_itself(tmp_path: Path) -> None:
+    run = new_run(resolve(model="tiny", data="glyphs", train_images=60, epochs=1), tmp_path / "run")
+    fit(run)
+    exported = export_model(run.path)
+    assert exported.path == run.path / "model.onnx"
+    assert exported.difference <= 1e-5
+    session = onnxruntime.InferenceSession(str(exported.path), providers=["CPUExecutionProvider"])
+    details = session.get_modelmeta().custom_metadata_map
+    assert json.loads(details["classes"]) == list("0123456789")
+    assert details["model"] == "tiny"
+    assert details["data"] == "glyphs"
+    assert details["torchcaps_version"] == torchcaps.__version__
+    assert details["preprocessing"].startswith("pixels in [0, 1]")
+    (taken,) = session.get_inputs()
+    assert taken.name == "images"
+    assert taken.shape[1:] == [1, 28, 28]
+    assert isinstance(taken.shape[0], str), "the number of images is open"
+    images = torch.rand(5, 1, 28, 28)
+    with torch.no_grad():
+        wanted = torchcaps.load(run.path)(images).scores.numpy()
+    assert abs(session.run(["scores"], {"images": images.numpy()})[0] - wanted).max() < 1e-5
+
+
+def test_shipped_weights_become_a_program_of_torch_export(tmp_path: Path) -> None:
+    exported = export_model("matrix-capsnet-mnist-laptop", tmp_path / "m.pt2", to="torch")
+    extra = {DETAILS: ""}
+    program = torch.export.load(exported.path, extra_files=extra)
+    assert json.loads(extra[DETAILS]) == exported.details
+    images = torch.rand(4, 1, 28, 28)
+    model = open_trained("matrix-capsnet-mnist-laptop").model
+    with torch.no_grad():
+        scores, pose = program.module()(images)
+        wanted = model(images)
+    torch.testing.assert_close(scores, wanted.scores, rtol=0, atol=1e-5)
+    torch.testing.assert_close(pose, wanted.pose, rtol=1e-3, atol=1e-4)
+
+
+def test_a_model_of_ones_own_is_left_as_it_was(tmp_path: Path) -> None:
+    model = torchcaps.create_model("lenet", size="laptop", classes=3).train()
+    exported = export_model(model, tmp_path / "m.pt2", to="torch")
+    assert model.training
+    assert json.loads(exported.details["classes"]) == ["0", "1", "2"]
+    assert exported.details["model"] == "LeNet"
+
+
+def test_a_file_with_other_answers_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = write.FORMATS["torch"]
+
+    def wrong(*arguments: object) -> object:
+        answer = right.write(*arguments)  # type: ignore[arg-type]
+        return lambda images: answer(images) + 2e-5
+
+    monkeypatch.setitem(write.FORMATS, "torch", write.Format(".pt2", wrong))  # type: ignore[arg-type]
+    (tmp_path / "m.pt2").write_text("the one before")
+    with pytest.raises(TorchcapsError, match=r"differ from the model's by 2\.0e-05, more than 1e-05"):
+        export_model(torchcaps.create_model("lenet", size="laptop"), tmp_path / "m.pt2", to="torch")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.pt2"]
+    assert (tmp_path / "m.pt2").read_text() == "the one before"
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TorchcapsError, match="format 'onx' is unknown: did you mean 'onnx'"):
+        export_model("capsnet-mnist-laptop", to="onx")
+    with pytest.raises(TorchcapsError, match="'capsnet-mnist' is unknown: did you mean 'capsnet-mnist-laptop'"):
+        export_model("capsnet-mnist")
+    with pytest.raises(TorchcapsError, match=r"has no config\.yaml, so it is not a run"):
+        export_model(tmp_path)
+    monkeypatch.setattr("torchcaps.errors.find_spec", lambda name: None)
+    with pytest.raises(TorchcapsError, match=r"needs onnx and .*: pip install 'torchcaps\[export\]'"):
+        export_model(torchcaps.create_model("lenet", size="laptop"), tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command(torchcaps_command: Command, tmp_path: Path) -> None:
+    done = torchcaps_command("export", "convnet-avg-mnist-laptop", "--to", "onnx")
+    assert done.returncode == 0, done.stderr
+    assert "Written: convnet-avg-mnist-laptop.onnx" in done.stdout
+    assert (tmp_path / "convnet-avg-mnist-laptop.onnx").stat().st_size > 100_000
+    assert done.stderr == ""
