@@ -21,18 +21,22 @@ MAY_USE = {
     "models": {"functional", "kernels", "routing", "layers", "losses"},
     "analysis": {"functional", "routing", "layers", "models", "data"},
     "attacks": {"functional", "models", "data"},
-    "train": {"models", "losses", "data", "routing", "plugins"},
+    "train": {"analysis", "models", "losses", "data", "routing", "plugins"},
     "pretrained": {"models", "train"},
+    "prediction": {"pretrained", "analysis", "models", "data"},
+    "export": {"pretrained", "models", "kernels"},
+    "hub": {"pretrained", "train", "models"},
+    "sklearn": {"train", "models", "data"},
     "testing": {"functional", "routing", "layers", "models", "losses"},
     "plugins": set(),
     "evaluate": {"train", "attacks", "analysis", "models", "data"},
     "compare": {"evaluate", "train", "attacks", "analysis", "models", "data"},
-    "bench": {"train", "losses", "data", "models", "layers", "routing", "kernels", "functional"},
+    "bench": {"export", "train", "losses", "data", "models", "layers", "routing", "kernels", "functional"},
     "reproduce": {"bench", "compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
     "demo": {"reproduce", "pretrained", "evaluate", "train", "attacks", "analysis", "models", "layers", "routing"}
     | {"kernels", "data", "__version__"},
     "cli": {"demo", "reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data", "routing"}
-    | {"bench", "losses", "plugins", "__version__"},
+    | {"bench", "losses", "plugins", "pretrained", "prediction", "export", "__version__"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

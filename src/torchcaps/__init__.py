@@ -9,7 +9,10 @@ from torchcaps.runtime import tune_process
 
 if TYPE_CHECKING:
     from torchcaps.data import load_dataset
+    from torchcaps.export import export_model
+    from torchcaps.hub import from_pretrained, push_to_hub, save_pretrained
     from torchcaps.models import Model, Output, list_models
+    from torchcaps.prediction import predict
     from torchcaps.pretrained import create_model, list_pretrained
     from torchcaps.train import load
 
@@ -19,10 +22,15 @@ __all__ = [
     "Output",
     "TorchcapsError",
     "create_model",
+    "export_model",
+    "from_pretrained",
     "list_models",
     "list_pretrained",
     "load",
     "load_dataset",
+    "predict",
+    "push_to_hub",
+    "save_pretrained",
 ]
 
 # What is imported only when used: torch alone takes more than a second.
@@ -30,10 +38,15 @@ _LAZY = {
     "Model": "torchcaps.models",
     "Output": "torchcaps.models",
     "create_model": "torchcaps.pretrained.create",
+    "export_model": "torchcaps.export",
+    "from_pretrained": "torchcaps.hub",
     "list_models": "torchcaps.models",
     "list_pretrained": "torchcaps.pretrained.cards",
     "load": "torchcaps.train",
+    "predict": "torchcaps.prediction",
     "load_dataset": "torchcaps.data",
+    "push_to_hub": "torchcaps.hub",
+    "save_pretrained": "torchcaps.hub",
 }
 
 tune_process()

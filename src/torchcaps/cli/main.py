@@ -6,6 +6,7 @@ import sys
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from torchcaps import __version__
 from torchcaps.cli import console
@@ -16,12 +17,15 @@ from torchcaps.cli.demo import demo
 from torchcaps.cli.doctor import doctor
 from torchcaps.cli.evaluate import evaluate
 from torchcaps.cli.explain import explain
-from torchcaps.cli.listings import models, routings
+from torchcaps.cli.export import export
+from torchcaps.cli.listings import attacks, models, routings
 from torchcaps.cli.papers import papers
+from torchcaps.cli.predict import predict
 from torchcaps.cli.report import report
 from torchcaps.cli.reproduce import reproduce
 from torchcaps.cli.serve import serve
 from torchcaps.cli.train import train
+from torchcaps.cli.weights import weights
 from torchcaps.errors import TorchcapsError
 
 app = typer.Typer(
@@ -49,8 +53,10 @@ def common(
 
 app.command()(train)
 app.command()(evaluate)
+app.command()(predict)
 app.command()(compare)
 app.command()(explain)
+app.command()(export)
 app.command()(demo)
 app.command()(serve)
 app.command()(reproduce)
@@ -58,6 +64,8 @@ app.command()(report)
 app.command()(papers)
 app.command()(models)
 app.command()(routings)
+app.command()(attacks)
+app.command()(weights)
 app.command("datasets")(datasets_command)
 app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
@@ -70,7 +78,7 @@ def main() -> None:
     try:
         app()
     except TorchcapsError as error:
-        console.err.print(f"[bold red]Error:[/] {error}", soft_wrap=True)
+        console.err.print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         console.err.print("Stopped.")
