@@ -15,6 +15,7 @@ from latex2mathml.converter import convert
 
 FENCE = re.compile(r"^```math\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 DIRECTIVE = re.compile(r"^\.\. math::[ \n](.*?)(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
+EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
 ROLE = re.compile(r":(?:func|mod|class):`([^`]*)`")
 PICTURE = re.compile(
     r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]*)">'
@@ -23,11 +24,14 @@ PICTURE = re.compile(
 
 
 def as_mathml(tex: str) -> str:
-    """An equation on a line of its own."""
-    tex = " ".join(tex.split())
-    if "&" in tex and "aligned" not in tex:
-        tex = rf"\begin{{aligned}}{tex}\end{{aligned}}"
-    return f'<div class="equation">{convert(tex, display="block")}</div>'
+    """An equation in lines of its own; its clauses, which a quad sets apart, go to the next line where room ends."""
+    tex = re.sub(r"\\(begin|end)\{aligned\}|\\phantom\{\\text\{[^}]*\}\}|&", " ", tex)
+    lines = [[clause for clause in re.split(r"\\q?quad\b", line) if clause.strip()] for line in tex.split(r"\\")]
+    return "".join(
+        f'<div class="equation">{" ".join(convert(" ".join(clause.split()), display="block") for clause in line)}</div>'
+        for line in lines
+        if line
+    )
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -42,4 +46,5 @@ class Docstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring:
             text = DIRECTIVE.sub(lambda found: f"\n{as_mathml(textwrap.dedent(found[1]))}\n\n", obj.docstring.value)
+            text = EXAMPLE.sub(r"```pycon\n\g<0>\n```", text).replace("Args of a call:", "Other Parameters:")
             obj.docstring.value = ROLE.sub(r"`\1`", text)

@@ -55,8 +55,8 @@ def made_papers(folder: Path, root: Path = ROOT) -> dict[str, str]:
     for paper, evidence in all_evidence(root / "results").items():
         text = paper_markdown(report_paper(evidence[0].spec, root / "results"), folder)
         again = f"Made by `torchcaps reproduce {paper}`; [how that works](../reproduce.md)."
-        title, _, rest = text.partition("\n")
-        found[f"{paper}.md"] = f"{title}\n\n{again}\n{rest}"
+        title, authors, about, rest = text.split("\n\n", 3)
+        found[f"{paper}.md"] = "\n\n".join([title, authors, about, again, rest])
     return found
 
 
