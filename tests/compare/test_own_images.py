@@ -1,0 +1,95 @@
+"""A comparison on a user's own pictures, from the folder to the report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
+from torchcaps.cli.main import main
+from torchcaps.compare.own_images import MODELS, shown_name, suggested_epochs, tell_pictures
+from torchcaps.models import models
+
+SMALL = ["--steps", "2", "--no-robustness", "--device", "cpu", "--out", "cmp"]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Many bright pictures, few dark ones, and a broken file."""
+    generator = np.random.default_rng(0)
+    for name, count, low in (("bright", 50, 150), ("dark", 10, 0)):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(count):
+            pixels = generator.integers(low, low + 100, (33, 40, 3), dtype="u1")
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number}.png")
+    (tmp_path / "photos" / "dark" / "broken.png").write_text("none")
+    return tmp_path / "photos"
+
+
+def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None:  # noqa: F811
+    printed = " ".join(run("compare", "convnet-avg:filters=4", "--images", "photos", *SMALL).split())
+    assert "60 pictures of 2 classes, brought to 32x32 pixels in colour" in printed
+    assert "half of them have a shorter side of at least 33 pixels" in printed
+    assert "12 of them, 20% of each class chosen by seed 0, are held out" in printed
+    assert "│ dark │ 8 │ 2 │" in printed
+    page = (tmp_path / "cmp" / "report.html").read_text(encoding="utf-8")
+    assert "<h1>Comparison on photos</h1>" in page
+    assert "<td>dark</td><td>8</td><td>2</td>" in page
+    assert "lopsided: &#x27;bright&#x27; has 40 pictures" in page
+    assert "broken.png cannot be read" in page
+    settings = (tmp_path / "cmp" / "convnet-avg-filters-4-seed0" / "config.yaml").read_text(encoding="utf-8")
+    assert "data: images:photos,size=32,grey=0" in settings
+    again = json.loads(run("compare", "convnet-avg:filters=4", "--images", "photos", *SMALL, "--json"))
+    assert again["convnet-avg:filters=4"][0]["test_images"] == 12
+
+
+def test_warnings_reach_the_user(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos.parent)
+    monkeypatch.setattr(sys, "argv", ["torchcaps", "compare", "convnet-avg:filters=4", "--images", "photos", *SMALL])
+    with pytest.raises(SystemExit):
+        main()
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Warning: fewer than 20 pictures to train on: 'dark' (8)" in said
+    assert "right in 83% of the test" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare"], "no model was named"),
+        (["compare", "capsnet", "--images", "photos", "--data", "mnist"], "both name what to train on"),
+        (["compare", "--images", "nowhere"], "nowhere is no folder and no CSV file"),
+        (["train", "capsnet", "--images", "photos", "--data", "mnist"], "both name what to train on"),
+    ],
+)
+def test_mistakes(
+    photos: Path,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(photos.parent)
+    monkeypatch.setattr(sys, "argv", ["torchcaps", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_is_taken_where_nothing_is_named(photos: Path) -> None:
+    assert all(name in models for name in MODELS)
+    assert suggested_epochs(f"images:{photos},size=8,grey=0") == 40  # 48 pictures
+    assert suggested_epochs("glyphs") == 5  # 6,000 images
+    assert shown_name("images:a/b,size=8") == "a/b"
+    assert shown_name("mnist") == "mnist"
+    asked = tell_pictures(f"images:{photos},size=16,seed=2")
+    assert "16x16 pixels in colour (as asked)" in asked.words
+    assert "seed 2" in asked.words
