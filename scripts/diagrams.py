@@ -19,6 +19,9 @@ STEP, GAP = WIDTH + 26, 34  # from one box to the next, and between two rows
 HOLDS = {
     "cli": "the torchcaps command",
     "prediction": "answers for your files",
+    "export": "ONNX, torch.export",
+    "hub": "the Hub's format",
+    "sklearn": "CapsuleClassifier",
     "demo": "service and page",
     "reproduce": "the papers' tables",
     "compare": "one table, one report",
