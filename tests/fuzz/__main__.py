@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import faulthandler
 import json
 import multiprocessing
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.campaign import IN_HAND, run
+from tests.fuzz.campaign import COUNTS, IN_HAND, work
 from torchcaps.environment import describe_environment
 from torchcaps.files import read_json, write_json
-
-COUNTS = "counts.json"
-
-
-def work(inputs: int, seed: int, folder: Path) -> None:
-    """The campaign, in a process of its own: one that dies cannot tell what of."""
-    faulthandler.enable()  # a decoder in C that dies should say where
-    found, cost = run(inputs, seed, folder)
-    readers = {
-        name: {
-            "read": each.read,
-            "refused": each.refused,
-            "wrong": len(each.wrong),
-            "megabytes_grown": round(each.megabytes, 1),
-        }
-        for name, each in found.items()
-    }
-    wrong = [line for each in found.values() for line in each.wrong]
-    write_json(folder / COUNTS, {"inputs": inputs, "seed": seed, "readers": readers, "wrong": wrong, **cost})
 
 
 def main() -> int:

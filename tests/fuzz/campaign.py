@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import logging
 import resource
 import signal
@@ -15,11 +16,13 @@ from types import FrameType
 from tests.fuzz.mutate import damage
 from tests.fuzz.readers import Reader, readers
 from torchcaps.errors import TorchcapsError
+from torchcaps.files import write_json
 from torchcaps.progress import progress_bar
 
 SECONDS = 20  # a reader that takes longer hangs
 LONGEST = 2_000  # letters of a message that somebody can still read
 IN_HAND = "in-hand.txt"
+COUNTS = "counts.json"
 
 
 @dataclass
@@ -98,3 +101,20 @@ def run(inputs: int, seed: int, folder: Path) -> tuple[dict[str, Outcome], dict[
     grown = largest_size() - before
     logging.disable(logging.NOTSET)
     return found, {"megabytes_grown": round(grown, 1), "seconds": round(time.perf_counter() - began, 1)}
+
+
+def work(inputs: int, seed: int, folder: Path) -> None:
+    """The campaign, in a process of its own: one that dies cannot tell what of."""
+    faulthandler.enable()  # a decoder in C that dies should say where
+    found, cost = run(inputs, seed, folder)
+    readers = {
+        name: {
+            "read": each.read,
+            "refused": each.refused,
+            "wrong": len(each.wrong),
+            "megabytes_grown": round(each.megabytes, 1),
+        }
+        for name, each in found.items()
+    }
+    wrong = [line for each in found.values() for line in each.wrong]
+    write_json(folder / COUNTS, {"inputs": inputs, "seed": seed, "readers": readers, "wrong": wrong, **cost})
