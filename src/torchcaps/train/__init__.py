@@ -1,6 +1,7 @@
 """Training: settings, the loop, checkpoints and the folder of a run."""
 
 from torchcaps.train.begin import begin_run, is_first, move_run
+from torchcaps.train.callbacks import Callback
 from torchcaps.train.config import RunConfig, read_settings, resolve
 from torchcaps.train.interrupt import Interrupted
 from torchcaps.train.load import load
@@ -11,6 +12,7 @@ from torchcaps.train.sets import training_sets
 from torchcaps.train.validate import Measured, measure
 
 __all__ = [
+    "Callback",
     "Interrupted",
     "Line",
     "Measured",

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
-from torch import nn, optim
+from torch import optim
 
 from torchcaps.data import Augmentation, ImageSet, Subset
+from torchcaps.errors import TorchcapsError
 from torchcaps.files import remove_unfinished
 from torchcaps.models import Model, Output
 from torchcaps.train.batch_norm import set_shared, share_statistics
-from torchcaps.train.checkpoint import Progress, all_finite, load_checkpoint, save_checkpoint, save_weights, whole
+from torchcaps.train.board import SHOWN, BoardFigures, open_board
+from torchcaps.train.callbacks import Callback
+from torchcaps.train.checkpoint import Progress, all_finite, load_checkpoint, save_checkpoint, save_weights
 from torchcaps.train.config import RunConfig
 from torchcaps.train.device import make_fabric
 from torchcaps.train.display import Display
 from torchcaps.train.interrupt import Interrupted, stop_requests
-from torchcaps.train.metrics import Line, Metrics
+from torchcaps.train.metrics import Metrics, make_line
 from torchcaps.train.objective import Objective, correct
+from torchcaps.train.optimizer import find_trouble, make_optimizer
 from torchcaps.train.order import batch_indices, seed_step, share_of, step_generator, steps_per_epoch
 from torchcaps.train.processes import train_in_processes
 from torchcaps.train.ranks import Ranks, gathered
@@ -37,12 +41,12 @@ LINE_EVERY = 50  # steps between two lines of metrics
 ADVICE = "A lower learning rate often helps. The last good state is kept in"
 
 
-def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False) -> Progress:
+def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False, callbacks: Sequence[Callback] = ()) -> Progress:
     """Train a run from where it stands to its end.
 
     A run that was stopped or killed at any moment goes on from its last checkpoint and ends with the same
     weights, to the bit, as one that was never stopped. ``over`` is asked after every step: once it says yes, the
-    run is saved and stops, as if somebody had pressed Ctrl-C.
+    run is saved and stops, as if somebody had pressed Ctrl-C. ``callbacks`` watch; see :class:`Callback`.
 
     With settings for several devices, as many processes share every batch; with torchrun or srun this is one of them.
     """
@@ -50,13 +54,17 @@ def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False) -> Progress
     config = run.config()
     world = find_world(config)
     if world.processes > 1 and not world.started:
+        if callbacks:
+            raise TorchcapsError("callbacks watch a training in their own process: start the others by torchrun")
         return train_in_processes(run, world.processes, over)
     ranks = Ranks(make_fabric(config))
     with ranks.watched(run.path):
-        return train(run, config, ranks, over)
+        return train(run, config, ranks, over, callbacks)
 
 
-def train(run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bool]) -> Progress:
+def train(
+    run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bool], callbacks: Sequence[Callback]
+) -> Progress:
     """What every process does; see :func:`fit`."""
     fabric = ranks.fabric
     if ranks.first:
@@ -84,7 +92,12 @@ def train(run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bo
     if enough <= 1:
         validate_every = min(validate_every, -(-per_epoch // MATCHING_VALIDATIONS))
     schedule, augment = make_schedule(config.schedule), Augmentation(config.augmentation)
-    metrics = Metrics(run.path, run.metrics_file, progress) if ranks.first else None
+    board = open_board(run.path, progress.step) if ranks.first else None
+    metrics = Metrics(run.metrics_file, progress, board) if ranks.first else None
+    watching = list(callbacks) if ranks.first else []
+    if board is not None:
+        few = validation.batch(torch.arange(min(SHOWN, len(validation)))).images
+        watching.append(BoardFigures(board, seen_by(model, few)))
     saved_at = time.monotonic()
 
     def save() -> None:
@@ -111,6 +124,10 @@ def train(run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bo
                 display.validated(line)
                 progress.validated_at = progress.step
                 save()
+                model.eval()
+                with gathered(with_loss), torch.no_grad():
+                    for each in watching:
+                        each.on_validation(line, model)
             if progress.step == total or progress.best_accuracy >= enough:
                 break
 
@@ -149,6 +166,8 @@ def train(run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bo
             progress.seconds += time.perf_counter() - began
             speed = progress.images / progress.seconds
             display.step(progress.loss_sum / progress.seen, progress.correct_sum / progress.seen, speed)
+            for each in watching:
+                each.on_step(make_line(progress, per_epoch, "train", loss_sum / count, correct_sum / count, rate))
             if progress.step % LINE_EVERY == 0 or progress.step == total:
                 means = progress.loss_sum / progress.seen, progress.correct_sum / progress.seen
                 if metrics:
@@ -159,6 +178,8 @@ def train(run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bo
                 save()
             if asked:
                 raise Interrupted
+    for each in watching:
+        each.on_end(progress, model.eval())
     if metrics:
         metrics.close()
     return progress
@@ -175,25 +196,3 @@ def measure_together(ranks: Ranks, model: Model, images: ImageSet) -> float:
 def once(output: Output, repeated: bool) -> Output:
     """What a routing learns from: nothing, where another process has the same images."""
     return output._replace(votes=torch.zeros_like(output.votes)) if repeated and output.votes is not None else output
-
-
-def find_trouble(loss: float, model: nn.Module) -> str | None:
-    """One phrase if the loss or a gradient is not finite, else None."""
-    if not math.isfinite(loss):
-        return f"the loss became {loss}"
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = whole(nn.utils.get_total_norm(gradients))
-    return None if torch.isfinite(norm) else f"the gradient became {norm.item()}"
-
-
-def make_optimizer(model: nn.Module, config: RunConfig) -> optim.Optimizer:
-    """The optimiser by name; its learning rate is set anew at every step."""
-    if config.optimizer == "rmsprop":
-        return optim.RMSprop(model.parameters(), lr=config.learning_rate, alpha=0.9)
-    return optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
-
-
-def make_line(progress: Progress, per_epoch: int, split: str, loss: float | None, accuracy: float, rate: float) -> Line:
-    """A line of metrics for where the run stands."""
-    speed = progress.images / progress.seconds
-    return Line(progress.step, progress.step / per_epoch, split, loss, accuracy, rate, speed, progress.seconds)

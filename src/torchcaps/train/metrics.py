@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import logging
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +48,23 @@ def read_lines(path: Path) -> list[Line]:
             continue
 
 
-class Metrics:
-    """Writes lines as they come. Opening it again after a kill drops what lies beyond the last checkpoint."""
+def make_line(progress: Progress, per_epoch: int, split: str, loss: float | None, accuracy: float, rate: float) -> Line:
+    """A line of metrics for where the run stands."""
+    speed = progress.images / progress.seconds
+    return Line(progress.step, progress.step / per_epoch, split, loss, accuracy, rate, speed, progress.seconds)
 
-    def __init__(self, folder: Path, path: Path, progress: Progress) -> None:
-        self.path = path
+
+class Metrics:
+    """Writes lines as they come, into a file and on a TensorBoard where there is one.
+
+    Opening it again after a kill drops what lies beyond the last checkpoint.
+    """
+
+    def __init__(self, path: Path, progress: Progress, board: Any) -> None:
+        self.path, self._board = path, board
         reached = {"train": progress.step, "validation": progress.validated_at}
         kept = [line for line in read_lines(path) if line.step <= reached.get(line.split, -1)]
         write_text(path, ",".join(HEADER) + "\n" + "".join(map(_as_row, kept)))
-        self._board: Any = None
-        if find_spec("tensorboard"):
-            logging.getLogger("tensorboard").setLevel(logging.ERROR)
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=progress.step + 1)
 
     def write(self, line: Line) -> None:
         """Add a line."""

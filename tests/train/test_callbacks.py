@@ -1,0 +1,130 @@
+"""A training may be watched, and is none the worse for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.train.test_resume import make, same_weights
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import Model
+from torchcaps.train import Callback, Interrupted, Line, fit, read_lines
+from torchcaps.train.board import coupling_maps
+from torchcaps.train.checkpoint import Progress
+
+
+class Watcher(Callback):
+    """Writes down what it is told, and does all that a careless one would do."""
+
+    def __init__(self) -> None:
+        self.steps: list[Line] = []
+        self.validations: list[Line] = []
+        self.ends: list[Progress] = []
+
+    def on_step(self, line: Line) -> None:
+        self.steps.append(line)
+        torch.manual_seed(len(self.steps))
+        torch.rand(7)
+
+    def on_validation(self, line: Line, model: Model) -> None:
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        model(torch.rand(3, *model.image_shape))
+        self.validations.append(line)
+
+    def on_end(self, progress: Progress, model: Model) -> None:
+        self.ends.append(progress)
+
+
+@pytest.mark.parametrize("name", ["tiny", "capsnet"])
+def test_watched_or_not_resumed_or_not_the_weights_are_the_same(tmp_path: Path, name: str) -> None:
+    alone, watched, stopped = (make(tmp_path / word, name) for word in ("alone", "watched", "stopped"))
+    fit(alone)
+    watcher, first, second = Watcher(), Watcher(), Watcher()
+    progress = fit(watched, callbacks=[watcher])
+    with pytest.raises(Interrupted):
+        fit(stopped, over=lambda: len(first.steps) == 5, callbacks=[first])
+    fit(stopped, callbacks=[second])
+    assert same_weights(alone, watched)
+    assert same_weights(alone, stopped)
+    assert [line.step for line in watcher.steps] == list(range(1, 13))
+    held = [line for line in read_lines(watched.metrics_file) if line.split == "validation"]
+    assert [(line.step, line.accuracy) for line in watcher.validations] == [(line.step, line.accuracy) for line in held]
+    assert watcher.ends == [progress]
+    assert first.ends == []
+    assert [line.step for line in first.steps + second.steps] == list(range(1, 13))
+    for one, other in zip(watcher.steps, first.steps + second.steps, strict=True):
+        assert (one.loss, one.accuracy, one.learning_rate) == (other.loss, other.accuracy, other.learning_rate)
+
+
+def test_what_a_step_is_told(tmp_path: Path) -> None:
+    run, watcher = make(tmp_path / "run", "tiny"), Watcher()
+    fit(run, callbacks=[watcher])
+    last = [line for line in read_lines(run.metrics_file) if line.split == "train"][-1]
+    counts = torch.tensor([32.0] * 5 + [20.0]).repeat(2)  # 180 images in batches of 32, twice
+    losses = torch.tensor([line.loss for line in watcher.steps])
+    assert last.loss == pytest.approx(float((losses * counts).sum() / counts.sum()), rel=1e-5)
+
+
+def test_an_error_of_a_callback_comes_through_and_the_run_can_go_on(tmp_path: Path) -> None:
+    class Fails(Callback):
+        def on_validation(self, line: Line, model: Model) -> None:
+            raise ZeroDivisionError
+
+    run, alone = make(tmp_path / "run", "tiny"), make(tmp_path / "alone", "tiny")
+    with pytest.raises(ZeroDivisionError):
+        fit(run, callbacks=[Fails()])
+    fit(run)
+    fit(alone)
+    assert same_weights(run, alone)
+
+
+def test_several_processes_cannot_be_watched_from_outside(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", "tiny", devices=2)
+    with pytest.raises(TorchcapsError, match="start the others by torchrun"):
+        fit(run, callbacks=[Watcher()])
+
+
+def test_tensorboard_has_drawings_and_couplings(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = make(tmp_path / "run", "capsnet")
+    fit(run)
+    events = EventAccumulator(str(run.path / "tensorboard"), size_guidance={"images": 0})
+    events.Reload()
+    assert set(events.Tags()["images"]) == {"reconstructions", "couplings"}
+    held = [line.step for line in read_lines(run.metrics_file) if line.split == "validation"]
+    for name in ("reconstructions", "couplings"):
+        assert [each.step for each in events.Images(name)] == held
+        assert all(each.width > 300 for each in events.Images(name))
+
+
+def test_a_map_shows_where_the_couplings_lead() -> None:
+    """Held against the definition, written out for one layer: couplings to the winner times lengths, by place."""
+    from torchcaps.analysis import inspect_layers
+    from torchcaps.models import create_model
+
+    torch.manual_seed(0)
+    model = create_model("capsnet", size="laptop", filters=8, types=2).eval()
+    images = torch.rand(2, 1, 28, 28)
+    output, [layer] = inspect_layers(model, images)
+    maps = coupling_maps(model, images)
+    assert [name for name, _ in maps] == [f"votes, iteration {number}" for number in (1, 2, 3)]
+    side = layer.child_grid[0]
+    for image in range(2):
+        winner = int(output.scores[image].argmax())
+        given = torch.zeros(side, side)
+        for slot in range(layer.seen.shape[1]):
+            row, rest = divmod(int(layer.seen[0, slot, 0]), side * 2)
+            column, kind = divmod(rest, 2)
+            length = layer.children.pose[image, row, column, kind].norm()
+            given[row, column] += layer.couplings[2][image, 0, slot, winner] * length
+        expected = given / given.max()
+        middles = [int((place + 0.5) * 28 / side) for place in range(side)]
+        shown = maps[2][1][image, 0][middles][:, middles]
+        torch.testing.assert_close(shown, expected, atol=1e-4, rtol=1e-3)
+    plain = create_model("convnet-avg", size="laptop").eval()
+    assert coupling_maps(plain, images) == []
