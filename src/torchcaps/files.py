@@ -29,7 +29,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
     try:
         make_folder(target.parent)
         yield temporary
-        with temporary.open("rb") as written:
+        with temporary.open("r+b") as written:  # Windows brings only what may be written to the disk
             os.fsync(written.fileno())
         temporary.replace(target)
     except OSError as error:
@@ -84,7 +84,7 @@ def make_folder(folder: Path) -> Path:
 def write_text(target: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with atomic_path(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_json(target: Path, value: Any) -> None:

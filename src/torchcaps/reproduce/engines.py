@@ -67,7 +67,8 @@ def be_worker(works: list[Work], call: Call, stop_file: Path, threads: int | Non
         nonlocal ending
         ending = True
 
-    signal.signal(signal.SIGUSR2, end_soon)
+    if hasattr(signal, "SIGUSR2"):  # not on Windows, which has no Slurm either
+        signal.signal(signal.SIGUSR2, end_soon)
     work_through(works, replace(call, stopped=lambda: ending or stop_file.exists()))
     if ending and not call.is_over() and not stop_file.exists():
         subprocess.run(["scontrol", "requeue", os.environ["SLURM_JOB_ID"]], check=True, timeout=60)

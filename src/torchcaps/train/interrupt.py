@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 # Slurm sends SIGTERM before it takes a job's machine away, and SIGUSR1 where "--signal=USR1@60" asks for a warning.
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+# Windows has SIGBREAK instead.
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGBREAK") if hasattr(signal, name)]
 
 
 class Interrupted(KeyboardInterrupt):

@@ -35,14 +35,14 @@ def train_in_processes(run: RunFolder, count: int, over: Callable[[], bool]) -> 
                 time.sleep(LOOK_AGAIN)
                 if not asked and (stop() or over()):
                     asked = True
-                    signal_all(workers, signal.SIGTERM)
+                    end_all(workers, subprocess.Popen.terminate)
                 if not failed:
                     failed = [n for n, worker in enumerate(workers) if worker.poll() not in (None, FINISHED, STOPPED)]
                     failed_at = time.monotonic()
                 elif time.monotonic() - failed_at > PATIENCE:
-                    signal_all(workers, signal.SIGKILL)
+                    end_all(workers, subprocess.Popen.kill)
     finally:
-        signal_all(workers, signal.SIGKILL)  # only where this process itself was stopped at once
+        end_all(workers, subprocess.Popen.kill)  # only where this process itself was stopped at once
     if all(worker.returncode == FINISHED for worker in workers):
         return read_progress(run.last)
     if all(worker.returncode == STOPPED for worker in workers):
@@ -80,11 +80,11 @@ def start_workers(run: RunFolder, count: int) -> list[Worker]:
     ]
 
 
-def signal_all(workers: list[Worker], number: int) -> None:
-    """Send a signal to those that still run."""
+def end_all(workers: list[Worker], how: Callable[[Worker], None]) -> None:
+    """Ask those that still run to end, or end them."""
     for worker in workers:
         if worker.poll() is None:
-            worker.send_signal(number)
+            how(worker)
 
 
 def why_it_ended(workers: list[Worker], failed: list[int], run: RunFolder) -> str:
