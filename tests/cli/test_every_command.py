@@ -1,0 +1,110 @@
+"""What holds for all commands: listings speak JSON, exit codes mean one thing, the page about them is complete."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
+from torchcaps.cli.main import app, main
+
+ROOT = Path(__file__).parents[2]
+# These make something and list nothing: a page, a service, files.
+NO_LISTING = {"data get", "data preview", "demo", "serve", "report", "export"}
+
+
+def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command that can be called, by its words."""
+    inner = getattr(command, "commands", None)
+    if inner is None or name == "bench":
+        yield name, command
+    for word, each in (inner or {}).items():
+        yield from leaves(each, f"{name} {word}".strip())
+
+
+COMMANDS = dict(leaves(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_listing_speaks_json(name: str) -> None:
+    has = any("--json" in parameter.opts for parameter in COMMANDS[name].params)
+    assert has != (name in NO_LISTING), f"torchcaps {name}: --json, or a place in NO_LISTING"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "models",
+        "routings",
+        "attacks",
+        "datasets",
+        "papers",
+        "weights",
+        "data list",
+        "data verify glyphs",
+        "doctor",
+        "reproduce gu2021 table1 --dry-run",
+    ],
+)
+def test_what_it_prints_is_json_and_nothing_else(run: Run, command: str) -> None:  # noqa: F811
+    found = json.loads(run(*command.split(), "--json"))
+    assert found
+    rows = found["plan"] if isinstance(found, dict) else found
+    assert all(isinstance(row, dict) and len(row) > 1 for row in rows)
+
+
+def test_every_listed_name_is_the_registry_s(run: Run) -> None:  # noqa: F811
+    from torchcaps.attacks import attacks
+    from torchcaps.data import datasets
+
+    for command, registry in (("attacks", attacks), ("datasets", datasets)):
+        assert [row["name"] for row in json.loads(run(command, "--json"))] == registry.names()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--version"], 0),
+        (["train", "--help"], 0),
+        ([], 2),  # shows the help
+        (["no-such-command"], 2),
+        (["models", "--no-such-option"], 2),
+        (["predict"], 2),  # an argument is missing
+        (["train", "no-such-model"], 2),
+        (["predict", "no-such-run", "."], 2),
+        (["models", "--plugin", "pressed.py"], 130),  # Ctrl-C
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_exit_codes(arguments: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pressed.py").write_text("raise KeyboardInterrupt\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["torchcaps", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == code
+
+
+def test_an_error_keeps_what_looks_like_markup(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["torchcaps", "train", "caps[red]net"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "model 'caps[red]net' is unknown" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_page_names_every_command_and_variable() -> None:
+    page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert re.search(rf"`torchcaps {name}\b", page), name
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "torchcaps").rglob("*.py"))
+    for variable in set(re.findall(r"TORCHCAPS_[A-Z]+", source)):
+        assert f"`{variable}`" in page, variable
