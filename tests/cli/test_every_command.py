@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
+from torchcaps.cli.bench_options import tell
 from torchcaps.cli.main import app, main
 
 ROOT = Path(__file__).parents[2]
@@ -108,3 +109,13 @@ def test_the_page_names_every_command_and_variable() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "torchcaps").rglob("*.py"))
     for variable in set(re.findall(r"TORCHCAPS_[A-Z]+", source)):
         assert f"`{variable}`" in page, variable
+
+
+def test_a_benchmark_is_told_to_a_person_or_to_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    rows, shown = [{"model": "capsnet", "seconds": 0.5}], []
+    tell(True, rows, shown.append, Path("results/step.json"))
+    assert json.loads(capsys.readouterr().out) == rows
+    assert shown == []
+    tell(False, rows, shown.append, Path("results/step.json"))
+    assert shown == [rows]
+    assert "step.json" in capsys.readouterr().out
