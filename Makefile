@@ -11,7 +11,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMPS := .venv/stamps
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps
 
 .PHONY: quickstart test check test-slow test-slurm reliability bench docs clean
 
@@ -61,19 +61,20 @@ docs: $(STAMPS)/docs
 clean:
 	rm -rf .venv site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(STAMPS)/core: pyproject.toml constraints.txt scripts/install_torch.sh
+$(STAMPS)/core: pyproject.toml requirements/core.txt scripts/install_torch.sh
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "torchcaps needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	mkdir -p $(STAMPS)
 	sh scripts/install_torch.sh $(BIN)/python
-	$(PIP) -e .
+	$(PIP) --require-hashes -r requirements/core.txt
+	$(PIP) --no-build-isolation -e .
 	touch $@
 
-$(STAMPS)/dev: $(STAMPS)/core scripts/install_chromium.sh
-	$(PIP) -e ".[dev]"
+$(STAMPS)/dev: $(STAMPS)/core requirements/dev.txt scripts/install_chromium.sh
+	$(PIP) --require-hashes -r requirements/dev.txt
 	sh scripts/install_chromium.sh
 	touch $@
 
-$(STAMPS)/docs: $(STAMPS)/core
-	$(PIP) -e ".[docs]"
+$(STAMPS)/docs: $(STAMPS)/core requirements/docs.txt
+	$(PIP) --require-hashes -r requirements/docs.txt
 	touch $@

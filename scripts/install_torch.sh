@@ -1,8 +1,10 @@
 #!/bin/sh
-# Install the pinned torch, and where the machine has no NVIDIA GPU, its CPU build: the other one brings gigabytes of CUDA.
-# A CPU build that pip's own sources offer is taken first, then PyTorch's own index, then whatever there is.
+# On Linux, install the pinned torch ahead of everything else, and where the machine has no NVIDIA GPU, its CPU build: the
+# package index has only the one that brings gigabytes of CUDA. A CPU build that pip's own sources offer is taken first, then
+# PyTorch's own index, then whatever there is. Elsewhere requirements/core.txt brings it, with its hash.
 set -eu
 python=$1
+[ "$(uname)" = Linux ] || exit 0
 wanted=$(sed -n 's/^torch==//p' constraints.txt)
 install() { "$python" -m pip install --disable-pip-version-check --quiet "$@"; }
 
@@ -10,8 +12,9 @@ if "$python" -c "import sys; from importlib.metadata import version; sys.exit(ve
     exit 0
 fi
 echo "installing torch $wanted"
-if [ "$(uname)" = Linux ] && ! command -v nvidia-smi >/dev/null 2>&1; then
-    install "torch==$wanted+cpu" 2>/dev/null && exit 0
-    install --timeout 10 --retries 0 --index-url https://download.pytorch.org/whl/cpu "torch==$wanted" 2>/dev/null && exit 0
+if ! command -v nvidia-smi >/dev/null 2>&1; then
+    install --no-deps "torch==$wanted+cpu" 2>/dev/null && exit 0
+    index=https://download.pytorch.org/whl/cpu
+    install --no-deps --timeout 10 --retries 0 --index-url $index "torch==$wanted" 2>/dev/null && exit 0
 fi
-install "torch==$wanted"
+install -c constraints.txt "torch==$wanted"

@@ -39,6 +39,36 @@ def test_every_dependency_is_pinned() -> None:
     assert not any("@" in each or "://" in each for each in wanted), "only from the registry"
 
 
+def locked(part: str) -> dict[str, str]:
+    """Packages and versions of a file in requirements/, each of which must have hashes and nothing else."""
+    text = (ROOT / "requirements" / f"{part}.txt").read_text(encoding="utf-8").replace(" \\\n    ", " ")
+    lines = [line for line in text.splitlines() if not line.startswith("#") and line != "-r core.txt"]
+    found = [re.fullmatch(r"([a-z0-9-]+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)", line) for line in lines]
+    assert all(found), [line[:60] for line, match in zip(lines, found, strict=True) if not match]
+    return {match[1]: match[2] for match in found if match}
+
+
+def test_hashes_are_those_of_the_pinned_versions() -> None:
+    """If this fails, run scripts/lock_requirements.py: constraints.txt has changed."""
+    parts = {part: locked(part) for part in ("core", "dev", "docs")}
+    assert parts["core"] | parts["dev"] | parts["docs"] == pins()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    assert {named(each) for each in needed} <= parts["core"].keys()
+    for extra in ("dev", "docs"):
+        more = project["project"]["optional-dependencies"][extra]
+        assert {named(each) for each in more} <= parts["core"].keys() | parts[extra].keys()
+
+
+def test_installing_compares_hashes() -> None:
+    lines = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
+    installs = [line for line in lines if line.startswith("\t$(PIP)")]
+    assert installs
+    assert all(
+        "--require-hashes -r requirements/" in line or line.endswith("--no-build-isolation -e .") for line in installs
+    )
+
+
 def test_no_version_that_is_known_to_be_malicious() -> None:
     for name, versions in MALICIOUS.items():
         assert pins()[name] not in versions
