@@ -1,4 +1,4 @@
-"""How long the page waits: time of single questions to the service, with the shipped CapsNet, from a second process.
+"""How long the page waits: for the start, and for single questions with the shipped CapsNet, from a second process.
 
 Run: python -m benchmarks.demo_latency [--questions 300]; writes results/bench/demo-latency.json. Keep the machine
 quiet.
@@ -41,13 +41,27 @@ def timed(client: httpx.Client, path: str, questions: list[dict[str, Any]], coun
     return quantiles(seconds)
 
 
+def measure_starts(count: int) -> dict[str, Any]:
+    """Seconds from the command to the first page that is answered, again and again."""
+    seconds, processor = [], []
+    with progress_bar("starts", count) as advance:
+        for _ in range(count):
+            with running_service("demo", "--no-browser", path="/") as service:
+                seconds.append(round(service.seconds_to_start, 2))
+                processor.append(service.processor_seconds)
+            advance(1)
+    return {"median (s)": statistics.median(seconds), "each (s)": seconds, "of the processor (s)": processor}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=300)
+    parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("results/bench"))
     given = parser.parse_args()
     samples = load_samples("mnist")
     assert samples is not None
+    started = measure_starts(given.starts)
     with (
         running_service("demo", "--no-browser") as service,
         httpx.Client(base_url=service.address, timeout=60) as client,
@@ -57,7 +71,7 @@ def main() -> None:
         drawn = [{"model": NAME, "pose": each["pose"], "label": each["label"]} for each in poses]
         swept = [each | {"sweep": {"reach": 0.25, "steps": 11}} for each in drawn]
         found = {
-            "start (s)": round(service.seconds_to_start, 2),
+            "start": started,
             "questions": given.questions,
             "milliseconds": {
                 "predict": timed(client, "/api/predict", asked, given.questions),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,6 +21,8 @@ from benchmarks.serving import running_service
 from torchcaps.bench.results import write_result
 from torchcaps.pretrained import load_samples
 from torchcaps.progress import progress_bar
+
+WARM_UP = 5  # seconds in which the first questions of all clients have been answered
 
 
 async def ask_until(client: httpx.AsyncClient, questions: list[bytes], end: float, seen: dict[str, Any]) -> None:
@@ -37,15 +40,23 @@ async def ask_until(client: httpx.AsyncClient, questions: list[bytes], end: floa
         number += 1
 
 
-async def watch(client: httpx.AsyncClient, end: float, memory: list[float], seconds: float) -> None:
-    """Read the service's memory every second."""
+async def memory_of(client: httpx.AsyncClient) -> float:
+    """Megabytes that the service holds, by its own word."""
+    text = (await client.get("/metrics")).text
+    found = re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)
+    assert found, "the service does not tell its memory on this system"
+    return round(float(found[1]) / 1e6, 1)
+
+
+async def watch(client: httpx.AsyncClient, seconds: float) -> dict[str, float]:
+    """The service's memory about every second, until the time is up."""
+    began, memory = time.perf_counter(), {}
     with progress_bar("clients ask", int(seconds)) as advance:
-        while time.perf_counter() < end:
-            for line in (await client.get("/metrics")).text.splitlines():
-                if line.startswith("process_resident_memory_bytes"):
-                    memory.append(round(float(line.split()[1]) / 1e6, 1))
+        while (now := time.perf_counter() - began) < seconds:
+            memory[f"{now:.0f} s"] = await memory_of(client)
             advance(1)
             await asyncio.sleep(1)
+    return memory
 
 
 async def measure(address: str, clients: int, seconds: float) -> dict[str, Any]:
@@ -57,16 +68,17 @@ async def measure(address: str, clients: int, seconds: float) -> dict[str, Any]:
         for image in samples.images
     ]
     seen: dict[str, Any] = {"status": Counter(), "seconds": []}
-    memory: list[float] = []
     limits = httpx.Limits(max_connections=clients + 1)
     async with httpx.AsyncClient(base_url=address, timeout=30, limits=limits) as client:
+        at_start = await memory_of(client)
         await client.post("/api/predict", content=questions[0], headers={"content-type": "application/json"})
         end = time.perf_counter() + seconds
-        await asyncio.gather(
-            watch(client, end, memory, seconds), *(ask_until(client, questions, end, seen) for _ in range(clients))
+        memory, *_ = await asyncio.gather(
+            watch(client, seconds), *(ask_until(client, questions, end, seen) for _ in range(clients))
         )
+        at_end = await memory_of(client)
         batches = batch_sizes((await client.get("/metrics")).text)
-    third = max(1, len(memory) // 3)
+    warm = next((value for second, value in memory.items() if float(second.split()[0]) >= WARM_UP), at_end)
     return {
         "clients": clients,
         "seconds": seconds,
@@ -76,9 +88,11 @@ async def measure(address: str, clients: int, seconds: float) -> dict[str, Any]:
         "status": dict(seen["status"]),
         "images in a batch": batches,
         "memory (MB)": {
-            "first third": max(memory[:third]),
-            "last third": max(memory[-third:]),
-            "every second": memory,
+            "at the start": at_start,
+            f"after {WARM_UP} s": warm,
+            "at the end": at_end,
+            "grown since then (%)": round(100 * (at_end / warm - 1), 2),
+            "in between": memory,
         },
     }
 
@@ -97,8 +111,7 @@ def main() -> None:
     given = parser.parse_args()
     with running_service("serve") as service:
         found = asyncio.run(measure(service.address, given.clients, given.seconds))
-    shown = {key: value for key, value in found.items() if key != "memory (MB)"}
-    print(write_result(given.out, "serve", found), shown)
+    print(write_result(given.out, "serve", found), found)
 
 
 if __name__ == "__main__":
