@@ -20,13 +20,13 @@ def record_of(cell: Cell) -> MeasureRecord | None:
 def table_label(name: str) -> str:
     """What a paper calls a table of this name.
 
-    >>> table_label("table1"), table_label("fig3"), table_label("black-box")
-    ('Table 1', 'Figure 3', 'Black box')
+    >>> table_label("table1"), table_label("fig3"), table_label("black-box"), table_label("table1-longer")
+    ('Table 1', 'Figure 3', 'Black box', 'Table 1, longer')
     """
-    numbered = re.fullmatch(r"(table|fig)(\d+)", name)
+    numbered = re.fullmatch(r"(table|fig)(\d+)(?:-(.+))?", name)
     if numbered is None:
         return name.replace("-", " ").capitalize()
-    return f"{'Table' if numbered[1] == 'table' else 'Figure'} {numbered[2]}"
+    return f"{'Table' if numbered[1] == 'table' else 'Figure'} {numbered[2]}{f', {numbered[3]}' if numbered[3] else ''}"
 
 
 def conditions(profile: Profile, cells: Iterable[Evidence]) -> str:
