@@ -17,10 +17,10 @@ from torchcaps.errors import TorchcapsError
 ALL = {"formats": FORMATS, "most_pixels": 1_000_000}
 
 
-def written(picture: Image.Image, kind: str, **settings: object) -> io.BytesIO:
+def written(picture: Image.Image, kind: str, **settings: object) -> bytes:
     stream = io.BytesIO()
     picture.save(stream, kind, **settings)
-    return io.BytesIO(stream.getvalue())
+    return stream.getvalue()
 
 
 def halves(width: int, height: int) -> Image.Image:
@@ -56,9 +56,20 @@ def test_grey_of_every_mode(mode: str) -> None:
     assert found.shape == (1, 8, 8)
 
 
-def test_webp_takes_twice_the_memory_so_half_the_pixels() -> None:
-    with pytest.raises(TorchcapsError, match=r"^claims 30x20 pixels: at most 300 are taken$"):
-        decode_square(written(Image.new("RGB", (30, 20)), "WEBP"), size=8, grey=False, formats=FORMATS, most_pixels=600)
+@pytest.mark.parametrize(
+    "settings", [{}, {"lossless": True}, {"exif": b"Exif\0\0"}, {"save_all": True}], ids=["VP8", "VP8L", "VP8X", "ANIM"]
+)
+def test_webp_takes_twice_the_memory_so_half_the_pixels(
+    settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is refused before it is opened, which is when its decoder asks for memory."""
+    if "save_all" in settings:
+        settings = settings | {"append_images": [Image.new("RGB", (30, 20), "red")]}
+    content = written(Image.new("RGB", (30, 20)), "WEBP", **settings)
+    decode_square(content, size=8, grey=False, formats=FORMATS, most_pixels=1200)
+    monkeypatch.delattr(Image, "open")
+    with pytest.raises(TorchcapsError, match=r"^claims 30x20 pixels: at most 599 are taken$"):
+        decode_square(content, size=8, grey=False, formats=FORMATS, most_pixels=1199)
 
 
 def test_one_pixel_too_many() -> None:
@@ -68,6 +79,6 @@ def test_one_pixel_too_many() -> None:
 
 def test_a_format_that_is_not_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
-    path.write_bytes(written(Image.new("L", (9, 9)), "TIFF").getvalue())
+    path.write_bytes(written(Image.new("L", (9, 9)), "TIFF"))
     with pytest.raises(UnreadableError, match=r"^cannot be read: "):
         decode_square(path, size=8, grey=True, formats=("PNG",), most_pixels=100)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -19,31 +20,56 @@ class UnreadableError(TorchcapsError):
     """A picture that the decoder gave up."""
 
 
-def decode_square(
-    source: Path | BinaryIO, *, size: int, grey: bool, formats: Sequence[str], most_pixels: int
-) -> Tensor:
-    """The largest middle square of a picture, scaled: bytes (1 or 3, size, size). Errors do not name the picture.
+@contextlib.contextmanager
+def open_picture(source: Path | bytes, *, formats: Sequence[str], most_pixels: int) -> Iterator[Image.Image]:
+    """A picture that is not decoded yet, of a file or its content. Errors, also those inside, do not name it.
 
     A file of some bytes may claim to be a huge picture, so its claim is looked at before memory is asked for. Pillow
-    keeps four bytes for a pixel, in colour; what else needs a copy of the whole picture is avoided where it can be, so
-    that a picture takes 4 to 8 bytes for each of its pixels. Decoding WebP takes 16: half as many are let in.
+    keeps four bytes for a pixel, or eight while it changes its kind. Decoding WebP takes 16: half as many are let in.
     """
-    mode = "L" if grey else "RGB"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of what is refused two lines below
-            with Image.open(source, formats=formats) as picture:
-                most = most_pixels // 2 if picture.format == "WEBP" else most_pixels
-                if picture.width * picture.height > most:
-                    raise TorchcapsError(f"claims {picture.width}x{picture.height} pixels: at most {most:,} are taken")
-                picture.draft(mode, (2 * size, 2 * size))  # a JPEG file can be decoded at a fraction of its size
-                ImageOps.exif_transpose(picture, in_place=True)  # cameras note how they were held
-                coloured = picture if picture.mode == mode else picture.convert(mode)
-                square = ImageOps.fit(coloured, (size, size), Image.Resampling.BILINEAR)
+        with (
+            warnings.catch_warnings(),
+            io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream,
+        ):
+            warnings.simplefilter("ignore")  # Pillow warns of what is refused here
+            _check(*_webp_size(stream.read(30)), most_pixels // 2)  # opening it is enough to ask for memory
+            stream.seek(0)
+            with Image.open(stream, formats=formats) as picture:
+                _check(*picture.size, most_pixels)
+                yield picture
     except TorchcapsError:
         raise
     # Pillow lets many kinds of errors through from damaged files (struct, zlib, syntax, index, memory).
     except Exception as error:
         raise UnreadableError(f"cannot be read: {error}") from error
+
+
+def decode_square(source: Path | bytes, *, size: int, grey: bool, formats: Sequence[str], most_pixels: int) -> Tensor:
+    """The largest middle square of a picture, scaled: bytes (1 or 3, size, size)."""
+    mode = "L" if grey else "RGB"
+    with open_picture(source, formats=formats, most_pixels=most_pixels) as picture:
+        picture.draft(mode, (2 * size, 2 * size))  # a JPEG file can be decoded at a fraction of its size
+        ImageOps.exif_transpose(picture, in_place=True)  # cameras note how they were held
+        coloured = picture if picture.mode == mode else picture.convert(mode)  # which would copy it in any case
+        square = ImageOps.fit(coloured, (size, size), Image.Resampling.BILINEAR)
     pixels = torch.from_numpy(np.array(square))
     return pixels.unsqueeze(0) if grey else pixels.permute(2, 0, 1).contiguous()
+
+
+def _check(width: int, height: int, most: int) -> None:
+    if width * height > most:
+        raise TorchcapsError(f"claims {width}x{height} pixels: at most {most:,} are taken")
+
+
+def _webp_size(head: bytes) -> tuple[int, int]:
+    """Width and height from the first bytes of a WebP file, in any of its three forms; zeros for all other files."""
+    if head[:4] != b"RIFF" or head[8:12] != b"WEBP":
+        return 0, 0
+    kind, content = head[12:16], head[20:30]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(content[4:7], "little"), 1 + int.from_bytes(content[7:10], "little")
+    if kind == b"VP8L":
+        both = int.from_bytes(content[1:5], "little")
+        return 1 + (both & 0x3FFF), 1 + (both >> 14 & 0x3FFF)
+    return int.from_bytes(content[6:8], "little") & 0x3FFF, int.from_bytes(content[8:10], "little") & 0x3FFF

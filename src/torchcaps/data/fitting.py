@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
-
-from torchcaps.data.images import FORMATS
+from torchcaps.data.decoding import open_picture
+from torchcaps.data.images import FORMATS, MOST_PIXELS
+from torchcaps.errors import TorchcapsError
 
 LOOK_AT = 500  # pictures, from all over the folder
 # The least that every model takes, and the most that a laptop trains in minutes: time grows with the area.
@@ -50,9 +49,7 @@ def _header(path: Path) -> tuple[int, str] | None:
     try:
         if not path.is_file():  # opening a pipe would wait for ever
             return None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of huge ones, which reading refuses
-            with Image.open(path, formats=FORMATS) as picture:
-                return min(picture.size), picture.mode
-    except Exception:  # damaged files fail in many ways; reading says which and why
+        with open_picture(path, formats=FORMATS, most_pixels=MOST_PIXELS) as picture:
+            return min(picture.size), picture.mode
+    except (TorchcapsError, OSError):  # reading says why
         return None

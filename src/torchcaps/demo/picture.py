@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 
 import numpy as np
 import torch
@@ -58,7 +57,7 @@ def decode_picture(text: str, side: int) -> Tensor:
     except (binascii.Error, ValueError) as error:
         raise TorchcapsError("an image given as text must be a picture file in base64") from error
     try:
-        found = decode_square(io.BytesIO(content), size=side, grey=False, formats=FORMATS, most_pixels=MOST_PIXELS)
+        found = decode_square(content, size=side, grey=False, formats=FORMATS, most_pixels=MOST_PIXELS)
     except UnreadableError as error:  # what the decoder says is of no use to who sent it
         raise TorchcapsError("the picture cannot be read: send a whole PNG, JPEG, GIF, WebP or BMP file") from error
     except TorchcapsError as error:
