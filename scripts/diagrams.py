@@ -14,7 +14,7 @@ from drawing import HEIGHT, WIDTH, arrow, box, write_picture
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.test_imports import BOTTOM, MAY_USE
 
-STEP, GAP = WIDTH + 26, 34  # from one box to the next, and between two rows
+STEP, GAP, LANE = WIDTH + 26, 34, 30  # from one box to the next, between two rows, for an arrow that goes by
 # What each room holds, in the room that a box has.
 HOLDS = {
     "cli": "the torchcaps command",
@@ -84,36 +84,51 @@ def level(room: str) -> int:
     return 1 + max(map(level, users), default=-1)
 
 
-def places() -> dict[str, tuple[float, float]]:
-    """Each room below those that use it, as near under them as the others in its row allow."""
+def chains() -> list[list[str]]:
+    """Each arrow as the things that it goes through: its two rooms, and a lane in every row between them."""
+    found = []
+    for upper, lower in arrows():
+        rows = range(level(upper) + 1, level(lower))
+        found.append([upper, *(f"{upper} {lower} {row}" for row in rows), lower])
+    return found
+
+
+def middles(lines: list[list[str]]) -> dict[str, float]:
+    """Where the middle of each room and lane lies: under those above it, as near as the others in its row allow."""
     rows: dict[int, list[str]] = {}
-    for room in MAY_USE:
-        rows.setdefault(level(room), []).append(room)
-    found: dict[str, tuple[float, float]] = {}
-    drawn = arrows()
+    for name in dict.fromkeys([*MAY_USE, *(step for line in lines for step in line)]):
+        rows.setdefault(int(name.split()[2]) if " " in name else level(name), []).append(name)
+    found: dict[str, float] = {}
     for row in sorted(rows):
-        above = {room: [found[high][0] for high, low in drawn if low == room] for room in rows[row]}
-        wanted = {room: sum(places) / len(places) if places else 3 * STEP for room, places in above.items()}
-        order = sorted(sorted(rows[row], reverse=True), key=lambda room: wanted[room])
-        middle = sum(wanted.values()) / len(order)
-        for number, room in enumerate(order):
-            found[room] = (middle + (number - (len(order) - 1) / 2) * STEP, 10 + row * (HEIGHT + GAP))
-    left = min(x for x, _ in found.values()) - 10
-    return {room: (x - left, y) for room, (x, y) in found.items()}
+        above = {name: [found[line[line.index(name) - 1]] for line in lines if name in line[1:]] for name in rows[row]}
+        wanted = {name: sum(xs) / len(xs) if xs else 0.0 for name, xs in above.items()}
+        order = sorted(sorted(rows[row], reverse=True), key=lambda name: wanted[name])
+        widths = [LANE if " " in name else STEP for name in order]
+        left = sum(wanted.values()) / len(order) - sum(widths) / 2
+        for name, width in zip(order, widths, strict=True):
+            found[name] = left + width / 2
+            left += width
+    start = min(x - (0 if " " in name else WIDTH / 2) for name, x in found.items()) - 10
+    return {name: x - start for name, x in found.items()}
 
 
 def draw_rooms() -> None:
     """The rooms: nobody may use what lies above."""
-    where = places()
+    lines = chains()
+    where = middles(lines)
     parts = []
-    for upper, lower in arrows():
-        (x1, y1), (x2, y2) = where[upper], where[lower]
-        # Down between the boxes as far as the gap above the other room, and only there across.
-        down = f"V{y2 - GAP:.0f} " if y2 - GAP > y1 + HEIGHT else ""
-        parts.append(arrow(f"M{x1 + WIDTH / 2:.0f},{y1 + HEIGHT:.0f} {down}L{x2 + WIDTH / 2:.0f},{y2 - 2:.0f}"))
-    parts += [box(*where[room], room, HOLDS.get(room, "")) for room in MAY_USE]
-    width = max(x for x, _ in where.values()) + WIDTH + 10
-    height = max(y for _, y in where.values()) + HEIGHT + 10
+    for line in lines:
+        bottom = 10 + level(line[0]) * (HEIGHT + GAP) + HEIGHT
+        path = f"M{where[line[0]]:.0f},{bottom:.0f}"
+        for lane in line[1:-1]:
+            path += f" L{where[lane]:.0f},{bottom + GAP:.0f} V{bottom + GAP + HEIGHT:.0f}"
+            bottom += HEIGHT + GAP
+        parts.append(arrow(f"{path} L{where[line[-1]]:.0f},{bottom + GAP - 2:.0f}"))
+    for room in MAY_USE:
+        top = 10 + level(room) * (HEIGHT + GAP)
+        parts.append(box(where[room] - WIDTH / 2, top, room, HOLDS.get(room, "")))
+    width = max(where[room] for room in MAY_USE) + WIDTH / 2 + 10
+    height = 20 + (1 + max(map(level, MAY_USE))) * (HEIGHT + GAP) - GAP
     write_picture("rooms", width, height, "The rooms: arrows show what a room may import", parts)
 
 
