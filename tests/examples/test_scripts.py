@@ -1,0 +1,38 @@
+"""Every script in examples/ runs as its first line says, with a small budget."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LONGEST = 60  # lines
+SMALL = ["--data", "glyphs", "--epochs", "1", "--train-images", "100"]
+RUNS = {
+    "attack.py": (["--images", "6", "--attacks", "fgsm"], "under fgsm, epsilon 0.1"),
+    "explain.py": (["--image", "3"], "Page: explained"),
+    "train_and_test.py": (SMALL, "of 1,000 test images are right"),
+    "tune_routing.py": ([*SMALL, "--trials", "2"], "of the validation images with {'iterations'"),
+    "watch_training.py": (SMALL, "best at step"),
+}
+PLUGINS = {"my_routing.py"}  # tests/test_plugins.py trains with it
+pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="only a clone has the examples")
+
+
+def test_all_are_run_and_short() -> None:
+    scripts = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in EXAMPLES.glob("*.py")}
+    assert scripts.keys() == RUNS.keys() | PLUGINS
+    assert max(scripts.values()) < LONGEST
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_script(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In this process: importing torch anew for each would take the longest."""
+    arguments, said = RUNS[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert said in capsys.readouterr().out
