@@ -140,7 +140,8 @@ def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) 
         for column in range(count):
             for row, picture in enumerate((pictures[column], drawn[column])):
                 show(axes[row, column], picture)
-            axes[1, column].set_xlabel(model.class_names[answers[column]], fontsize=9)
+            name_below = model.class_names[answers[column]]
+            axes[1, column].set_xlabel(name_below, fontsize=9 if len(name_below) < 9 else 6)
         axes[0, 0].set_ylabel("image")
         axes[1, 0].set_ylabel("drawn")
         return figure
