@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reproduce.test_engines import CELLS, TRAININGS, logs, run, values
+from tests.reproduce.test_engines import CELLS, TRAININGS, logs, run, values, works
 from tests.slurm.cluster import RUNNING, ask
 from tests.torture.scenarios import compare_runs
 from tests.torture.victims import Count
@@ -153,11 +153,41 @@ def test_a_grid_loses_nothing_when_the_daemon_is_killed(tmp_path: Path) -> None:
     disturber.start()
     run(tmp_path / "jobs", "slurm", 2)
     disturber.join()
-    assert values(tmp_path / "jobs") == values(tmp_path / "alone"), logs(tmp_path / "jobs")
-    assert len(list(find_results(tmp_path / "jobs" / "results"))) == CELLS
-    assert len(list((tmp_path / "jobs" / "runs").glob("*/result.json"))) == TRAININGS
-    assert logs(tmp_path / "jobs").count(" %\n") == CELLS, "each cell is done by one worker"
+    nothing_lost_nothing_twice(tmp_path)
     RUNNING[0].wait_until_idle()
+
+
+def nothing_lost_nothing_twice(folder: Path) -> None:
+    """What the jobs made is what one undisturbed process made."""
+    assert values(folder / "jobs") == values(folder / "alone"), logs(folder / "jobs")
+    assert len(list(find_results(folder / "jobs" / "results"))) == CELLS
+    assert len(list((folder / "jobs" / "runs").glob("*/result.json"))) == TRAININGS
+    assert logs(folder / "jobs").count(" %\n") == CELLS, "each cell is done by one worker"
+
+
+WARNED, PREEMPTED = ("scancel", "--signal=USR2"), ("scontrol", "requeue")
+
+
+@pytest.mark.parametrize("order", [WARNED, PREEMPTED], ids=["warned of its time limit", "preempted"])
+def test_a_job_of_a_grid_is_put_back_and_goes_on(tmp_path: Path, order: tuple[str, str]) -> None:
+    """Near its time limit Slurm warns a job by a signal, which here comes early; then it ends and begins again."""
+    run(tmp_path / "alone", "local", 1, works(epochs=20))
+    jobs: list[str] = []
+
+    def disturb() -> None:
+        runs = tmp_path / "jobs" / "runs"
+        wait_for("a training", lambda: any(runs.glob("*/checkpoints/last.safetensors")))
+        jobs.append(next(runs.glob("workers/*/*_submitted.pkl")).name.split("_")[0])
+        ask(*order, jobs[0])
+        wait_for("a second start", lambda: "Restarts=1" in ask("scontrol", "show", "job", jobs[0]))
+        ask("scontrol", "update", f"JobId={jobs[0]}", "StartTime=now")  # else it waits for two minutes
+
+    disturber = threading.Thread(target=disturb)
+    disturber.start()
+    run(tmp_path / "jobs", "slurm", 1, works(epochs=20))
+    disturber.join()
+    assert "Restarts=1" in ask("scontrol", "show", "job", jobs[0])
+    nothing_lost_nothing_twice(tmp_path)
 
 
 def test_more_machines_than_there_are(tmp_path: Path) -> None:
