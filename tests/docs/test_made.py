@@ -1,0 +1,112 @@
+"""README and documentation say what the registries and result files say; and their parts can fail."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.blocks import ROOT
+from tests.reproduce.made_up import ENVIRONMENT
+from tests.test_imports import MAY_USE
+from torchcaps.files import write_json
+from torchcaps.models import list_models
+from torchcaps.reproduce.spec import list_papers
+from torchcaps.routing import routings
+
+SCRIPTS = ROOT / "scripts"
+pytestmark = pytest.mark.skipif(not SCRIPTS.is_dir(), reason="only a clone has the scripts")
+AGAIN = "run: python scripts/docs_pages.py"
+
+
+@pytest.fixture(scope="module")
+def pages() -> Any:
+    """The script that makes all pages, as a module."""
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        import docs_pages
+    finally:
+        sys.path.remove(str(SCRIPTS))
+    return docs_pages
+
+
+def test_parts_are_what_registries_and_results_give(pages: Any) -> None:
+    for page, made in pages.made_parts().items():
+        assert page.read_text(encoding="utf-8") == made, f"{page.relative_to(ROOT)} lags behind; {AGAIN}"
+
+
+def test_pages_of_papers_are_what_the_results_give(pages: Any, tmp_path: Path) -> None:
+    wanted: set[str] = set()
+    for name, made in pages.made_papers(tmp_path).items():
+        assert (ROOT / "docs" / "papers" / name).read_text(encoding="utf-8") == made, f"{name} lags behind; {AGAIN}"
+        wanted |= pages.pictures_in(made)
+    assert {path.name for path in (ROOT / "docs" / "papers" / "images").glob("*")} == wanted, AGAIN
+
+
+def test_every_model_routing_and_paper_has_a_page() -> None:
+    texts = {folder: "".join(_bodies(ROOT / "docs" / folder)) for folder in ("models", "routings", "papers")}
+    for name in list_models():
+        assert f"`{name}`" in texts["models"], f"no page of docs/models shows {name}: add it to a family's page"
+    for record in routings:
+        assert f"routing-results {record.name}" in texts["routings"] or f" {record.name} -->" in texts["routings"]
+    for paper in list_papers():
+        assert (ROOT / "docs" / "papers" / f"{paper}.md").is_file()
+
+
+def test_every_room_is_in_the_table_of_rooms() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for room in MAY_USE:
+        assert f"\n| `{room}` |" in text, f"docs/architecture.md does not say what the room '{room}' holds"
+
+
+def _bodies(folder: Path) -> list[str]:
+    return [page.read_text(encoding="utf-8") for page in folder.glob("*.md") if page.name != "index.md"]
+
+
+def test_a_page_without_an_end_and_an_unknown_part_are_refused(pages: Any) -> None:
+    start = "<!-- made by scripts/docs_pages.py: {} -->"
+    with pytest.raises(SystemExit, match=r"page.md asks for 'claim', which nobody makes"):
+        pages.filled(f"{start.format('claim')}\nold\n<!-- end -->", {"claims": str}, "page.md")
+    with pytest.raises(SystemExit, match=r"page.md has lost an '<!-- end -->'"):
+        pages.filled(start.format("claims"), {"claims": str}, "page.md")
+    filled = pages.filled(f"a\n{start.format('part x y')}\nold\n<!-- end -->\nz", {"part": "{}-{}".format}, "page.md")
+    assert filled == f"a\n{start.format('part x y')}\n\nx-y\n\n<!-- end -->\nz"
+
+
+def test_a_changed_result_changes_the_pages(pages: Any, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    parts = (
+        "which-accuracy",
+        "model-results capsnet",
+        "routing-results dynamic",
+        "speed",
+        "claims-summary {}",
+        "which-not",
+    )
+    marks = "\n".join(f"<!-- made by scripts/docs_pages.py: {part} -->\n<!-- end -->" for part in parts)
+    (tmp_path / "README.md").write_text(marks)
+    for name in ("gu2021/table1", "bench"):
+        shutil.copytree(ROOT / "results" / name, tmp_path / "results" / name)
+    run = {"confusion": [], "environment": ENVIRONMENT | {"command": "x --train-images 12345 --epochs 1"}, "seed": 0}
+    run |= {"size": "laptop", "test_images": 5000, "parameters": 7}
+    accuracies = {"capsnet": 0.91, "convnet-avg": 0.97, "capsnet:routing=uniform": 0.909}
+    write_json(
+        tmp_path / "results" / "mnist-grid.json",
+        {
+            label: [run | {"model": label.partition(":")[0], "test_accuracy": share}]
+            for label, share in accuracies.items()
+        },
+    )
+    (text,) = pages.made_parts(tmp_path).values()
+    assert "**Most accurate under this budget:** `convnet-avg`, 97.0 %." in text
+    assert "`capsnet`, is behind the best plain one, `convnet-avg`: difference -6.0 points" in text
+    assert "12,345 images of MNIST once" in text
+    assert "| `capsnet` | 91.0 (90.2 to 91.8) | 7 |" in text
+    assert "| `capsnet:routing=uniform` |" in text.partition("model-results")[2].partition("routing-results")[0]
+    assert "| `capsnet:routing=uniform` |" not in text.partition("routing-results")[2]
+    assert "CapsNet: AffNIST" in text
+    assert "- hinton2018: nothing at all" in text
+    assert "Of 68 claims in 5 papers" in text
