@@ -24,6 +24,15 @@ from torchcaps.reproduce.report import report_paper
 
 ROOT = Path(__file__).parents[1]
 PAPERS = ROOT / "docs" / "papers"
+# The pages on what a paper brought, where deviations from it are told.
+BROUGHT = {
+    "sabour2017": ("models/capsnet", "routings/dynamic"),
+    "hinton2018": ("models/matrix-capsnet", "routings/em"),
+    "chen2019": ("models/g-capsnet", "routings/trainable"),
+    "choi2019": ("models/ar-capsnet", "routings/attention"),
+    "yang2021": ("models/capsnet-discriminative", "routings/discriminative"),
+    "gu2021": ("models/aff-capsnet", "routings/uniform"),
+}
 
 
 def all_makers(results: Path) -> dict[str, Maker]:
@@ -54,7 +63,11 @@ def made_papers(folder: Path, root: Path = ROOT) -> dict[str, str]:
     found = {}
     for paper, evidence in all_evidence(root / "results").items():
         text = paper_markdown(report_paper(evidence[0].spec, root / "results"), folder)
-        again = f"Made by `torchcaps reproduce {paper}`; [how that works](../reproduce.md)."
+        network, routing = BROUGHT[paper]
+        again = (
+            f"Its [networks](../{network}.md) and [routing](../{routing}.md) have pages of their own, with what is "
+            f"built otherwise than in the paper. Measured by `torchcaps reproduce {paper}` ([how](../reproduce.md))."
+        )
         title, authors, about, rest = text.split("\n\n", 3)
         found[f"{paper}.md"] = "\n\n".join([title, authors, about, again, rest])
     return found

@@ -18,6 +18,7 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks_in, inline_commands, ty
 from tests.docs.smaller import NOT_RUN, PROGRAMS, smaller, smaller_python, why_not
 from torchcaps.cli.main import app, main
 
+pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="only a clone has the documentation")
 # Pages with several comparisons, whose reports take long to draw, or with exports and searches: 'make test-slow'.
 SLOW = (
     "docs/export.md",
