@@ -60,6 +60,11 @@ def test_warnings_reach_the_user(
     assert "right in 83% of the test" in said
 
 
+def test_training_says_the_same(run: Run, photos: Path) -> None:  # noqa: F811
+    printed = run("train", "convnet-avg", "--set", "filters=4", "--images", "photos", "--steps", "2", "--out", "run")
+    assert "60 pictures of 2 classes, brought to 32x32 pixels in colour" in " ".join(printed.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -55,7 +55,7 @@ def compare(
     data = s.data_of(data, images)
     flags = {key: value for key, value in locals().items() if key not in OWN}
     from torchcaps.compare import Entry, run_comparison, write_report
-    from torchcaps.compare.own_images import MODELS, is_own, shown_name, suggested_epochs, tell_pictures
+    from torchcaps.compare.own_images import MODELS, is_own, shown_name, suggested_epochs
     from torchcaps.compare.table import COLUMNS, SUSPECT, cells, robust_columns
     from torchcaps.evaluate.viewpoint import check_viewpoints
     from torchcaps.files import file_name
@@ -65,12 +65,7 @@ def compare(
     if is_own(settings.get("data", "")):
         models = models or list(MODELS)
         settings.setdefault("epochs", suggested_epochs(settings["data"]))
-        told = tell_pictures(settings["data"])
-        if not json:
-            console.print_table("Pictures", ("class", "training", "test"), told.rows, numbers=2)
-            console.out.print(told.words, soft_wrap=True)
-        for warning in told.warnings:
-            console.warn(warning)
+        s.introduce(settings["data"], quiet=json)
     if not models:
         raise TorchcapsError("no model was named: give some of those that 'torchcaps models' lists")
     if len(set(models)) < len(models):

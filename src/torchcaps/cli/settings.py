@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from torchcaps.cli import console
 from torchcaps.cli.completion import complete
 from torchcaps.errors import TorchcapsError
 
@@ -79,6 +80,20 @@ def data_of(data: str | None, images: str | None) -> str | None:
     if data and images:
         raise TorchcapsError(f"--data {data} and --images {images} both name what to train on: leave one out")
     return f"images:{images}" if images else data
+
+
+def introduce(data: str, *, quiet: bool) -> None:
+    """Say which pictures a user's own are, before anything is trained on them; of a known dataset, nothing."""
+    from torchcaps.compare.own_images import is_own, tell_pictures
+
+    if not is_own(data):
+        return
+    told = tell_pictures(data)
+    if not quiet:
+        console.print_table("Pictures", ("class", "training", "test"), told.rows, numbers=2)
+        console.out.print(told.words, soft_wrap=True, markup=False)
+    for warning in told.warnings:
+        console.warn(warning)
 
 
 def parse_option(option: str) -> tuple[str, Any]:

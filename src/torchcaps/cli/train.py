@@ -65,6 +65,7 @@ def train(
         run = move_run(open_run(resume), **given)
     else:
         settings = resolve(**s.merge(config, options, flags))
+        s.introduce(settings.data, quiet=json)
         settings.build_model()  # what cannot be built or fetched should fail before a folder is made
         training_sets(settings)
         run = begin_run(settings, out or fresh_path(runs, settings))
