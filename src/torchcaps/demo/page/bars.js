@@ -38,6 +38,7 @@ export function bars(names) {
     rows.forEach((row, label) => {
       row.fill.style.setProperty("--part", Math.min(1, scores?.[label] ?? 0));
       row.element.classList.toggle("winner", Boolean(winners?.includes(label)));
+      row.element.classList.toggle("second", winners?.[1] === label); // as its drawing is coloured
       row.mark.hidden = before === null;
       if (before) row.mark.style.setProperty("--part", Math.min(1, before[label]));
     });

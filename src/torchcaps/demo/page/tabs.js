@@ -7,7 +7,8 @@ export function tabs(list, place, panels, opened) {
   const buttons = panels.map((panel) => {
     const button = make(
       "button",
-      { type: "button", role: "tab", id: `tab-${panel.id}`, "aria-controls": `panel-${panel.id}`, click: () => open(panel) },
+      { type: "button", role: "tab", id: `tab-${panel.id}`, "aria-controls": `panel-${panel.id}`,
+        "data-title": panel.title, click: () => open(panel) },
       panel.title,
     );
     Object.assign(panel.element, { id: `panel-${panel.id}`, hidden: true });
