@@ -143,3 +143,14 @@ def test_same_as_in_training(tmp_path: Path) -> None:
     read = read_pictures(sorted(tmp_path.glob("*/*.png")), boundary=None, size=size, grey=grey)
     known = {image.numpy().tobytes() for image in torch.cat([folder.train.images, folder.test.images])}
     assert {image.numpy().tobytes() for image in read if isinstance(image, torch.Tensor)} == known
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    Image.new("L", (28, 28)).save(tmp_path / "secret.png")
+    Image.new("L", (28, 28)).save(tmp_path / "inside" / "good.png")
+    (tmp_path / "inside" / "link.png").symlink_to(tmp_path / "secret.png")
+    found = predict(TAG, tmp_path / "inside")
+    assert [each.path.name for each in found.answers] == ["good.png"]
+    assert "leads out of" in found.broken[tmp_path / "inside" / "link.png"]
+    assert len(predict(TAG, tmp_path / "inside" / "link.png").answers) == 1, "a file that was named is meant"
