@@ -37,3 +37,14 @@ def progress_bar(description: str, total: int | None, *, unit: str = "") -> Iter
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(description, total=total)
         yield lambda amount: progress.update(task, advance=amount)
+
+
+@contextlib.contextmanager
+def silence(wanted: bool = True) -> Iterator[None]:
+    """Show no bar and no line on standard error while the block runs, if that is wanted."""
+    console = error_console()
+    before, console.quiet = console.quiet, console.quiet or wanted
+    try:
+        yield
+    finally:
+        console.quiet = before

@@ -15,7 +15,7 @@ from torchcaps.export.traced import trace
 from torchcaps.models import Model, create_model, models
 
 # An ONNX file takes seconds to make: by default one model for each routing; 'make test-slow' has all.
-EACH_ROUTING = ("capsnet", "g-capsnet-conv", "ar-capsnet", "aff-capsnet", "matrix-capsnet", "capsnet-l2")
+EACH_ROUTING = ("capsnet", "g-capsnet-fc", "ar-capsnet", "aff-capsnet", "matrix-capsnet", "capsnet-l2")
 
 
 def cases() -> list[Any]:

@@ -43,12 +43,12 @@ def test_a_run_becomes_an_onnx_file_that_explains_itself(tmp_path: Path) -> None
 
 
 def test_shipped_weights_become_a_program_of_torch_export(tmp_path: Path) -> None:
-    exported = export_model("matrix-capsnet-mnist-laptop", tmp_path / "m.pt2", to="torch")
+    exported = export_model("capsnet-mnist-laptop", tmp_path / "m.pt2", to="torch")
     extra = {DETAILS: ""}
     program = torch.export.load(exported.path, extra_files=extra)
     assert json.loads(extra[DETAILS]) == exported.details
     images = torch.rand(4, 1, 28, 28)
-    model = open_trained("matrix-capsnet-mnist-laptop").model
+    model = open_trained("capsnet-mnist-laptop").model
     with torch.no_grad():
         scores, pose = program.module()(images)
         wanted = model(images)
