@@ -14,7 +14,7 @@ from torchcaps.models import Model
 from torchcaps.prediction.answers import Predictions
 
 SHOWN, COLUMNS = 24, 6
-LONGEST = 18  # letters of a name under a picture
+LONGEST = 24  # letters of a name under a picture
 
 
 def draw_least_sure(model: Model, predictions: Predictions, target: Path, *, count: int = SHOWN) -> int:
@@ -34,7 +34,7 @@ def draw_least_sure(model: Model, predictions: Predictions, target: Path, *, cou
             axes.imshow(as_rgb(as_floats(pixels)))
             lines = [f"{shortened(name)}: {share:.0%}" for name, share in predictions.top(answer, 2)]
             axes.set_title("\n".join(lines), fontsize=8)
-            axes.set_xlabel(shortened(answer.path.name), fontsize=7)
+            axes.set_xlabel(shortened(f"{answer.path.parent.name}/{answer.path.name}"), fontsize=7)
         save_figure(figure, target)
     return len(pairs)
 
@@ -43,7 +43,7 @@ def shortened(name: str) -> str:
     """A name that fits under a picture; its end tells more than its middle.
 
     >>> shortened("holiday-photograph-0042.jpeg")
-    'holiday-…0042.jpeg'
+    'holiday-pho…ph-0042.jpeg'
     """
     if len(name) <= LONGEST:
         return name
