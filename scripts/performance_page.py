@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from docs_parts.marks import table
+
 ROOT = Path(__file__).parents[1]
 BENCH = ROOT / "results" / "bench"
 PICTURE = ROOT / "docs" / "images" / "growth.svg"
@@ -35,12 +37,6 @@ def machine(result: Result) -> str:
     return f"Measured on: {found['processor']}, {found['cores']} cores, torch {versions['torch']}.\n"
 
 
-def table(columns: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
 def claims(result: Result) -> str:
     verdicts = {True: "yes", False: "**no**", None: ""}
     rows = []
@@ -52,7 +48,7 @@ def claims(result: Result) -> str:
     divided = result["batches_divided_by"]
     warning = "" if divided == 1 else f"All batches were divided by {divided}: these figures count for nothing.\n\n"
     words = "In brackets: between these lie half of the rounds.\n"
-    return f"{warning}{table(['what', 'measured', 'target', 'met', 'note'], rows)}\n{words}"
+    return f"{warning}{table(['what', 'measured', 'target', 'met', 'note'], rows)}\n\n{words}"
 
 
 def forms_in(result: Result, measured: str) -> list[str]:
@@ -76,7 +72,7 @@ def steps(result: Result) -> str:
             if row["task"] == task
         ]
         title = "Training step" if task == "training" else "Inference"
-        parts.append(f"{title}, milliseconds:\n\n{table(['model', 'batch', 'threads', *forms], rows)}")
+        parts.append(f"{title}, milliseconds:\n\n{table(['model', 'batch', 'threads', *forms], rows)}\n")
     return "\n".join(parts)
 
 
@@ -94,7 +90,7 @@ def memory(result: Result) -> str:
     words = """What a training step needs beyond weights and moments, each in a fresh process on one thread, in MB: what
 the forward pass keeps for the backward pass, and the peak.
 """
-    return f"{words}\n{table(['model', 'batch', *forms], rows)}"
+    return f"{words}\n{table(['model', 'batch', *forms], rows)}\n"
 
 
 def growth(result: Result) -> str:
@@ -117,7 +113,7 @@ def growth(result: Result) -> str:
 not at all. Images grow in both directions, so 2 is linear in pixels.
 """
     columns = ["model", "grows with", "form", "from", "time", "time, routing alone", "activations", "peak"]
-    return f"{words}\n{table(columns, rows)}\n![Time and memory against what grows](images/growth.svg)\n"
+    return f"{words}\n{table(columns, rows)}\n\n![Time and memory against what grows](images/growth.svg)\n"
 
 
 def allocator(result: Result) -> str:
@@ -129,7 +125,7 @@ def allocator(result: Result) -> str:
 fresh pages. torchcaps raises the thresholds when it is imported (`TORCHCAPS_MALLOC=0` leaves them alone). Processes
 with and without took turns:
 """
-    return f"{words}\n{table(['job', 'as it comes, ms', 'tuned, ms', 'ratio'], rows)}"
+    return f"{words}\n{table(['job', 'as it comes, ms', 'tuned, ms', 'ratio'], rows)}\n"
 
 
 def data(result: Result) -> str:
@@ -137,7 +133,7 @@ def data(result: Result) -> str:
         [row["what"], row["unit"], f"{row['measured']:,}", f"{row['by the clock']:,}", f"{row['target']:,}"]
         for row in result["rows"]
     ]
-    return f"On one core:\n\n{table(['what', 'unit', 'measured', 'by the clock', 'target'], rows)}"
+    return f"On one core:\n\n{table(['what', 'unit', 'measured', 'by the clock', 'target'], rows)}\n"
 
 
 def convolutions(result: Result) -> str:
@@ -153,7 +149,7 @@ the kernels' spectrum kept. A model measures its own layers once and takes the F
 `torchcaps doctor` shows which. 3x3 kernels, maps above 32 pixels at stride 2 or 16 at stride 1, fewer than 16
 channels and fewer than 8 images always take PyTorch's.
 """
-    return f"{words}\n{table(['layer', 'batch', *modes], rows)}"
+    return f"{words}\n{table(['layer', 'batch', *modes], rows)}\n"
 
 
 # Each result file: the title of its section, and who writes it.

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from docs_parts.marks import table
+
 from torchcaps.evaluate.summary import notes, summary
 from torchcaps.reproduce.spec import load_spec
 
@@ -21,11 +23,6 @@ SHOWN = ("0", "10", "30", "60", "120")  # iterations of the universal attack
 COLUMNS = {"cnn-chen2019": "Baseline", "g-capsnet-fc": "FC G-CapsNets", "g-capsnet-conv": "Conv G-CapsNets"}
 PLAIN = "convnet-avg"  # with what the capsule networks are compared
 Result = dict[str, Any]
-
-
-def table(columns: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in [columns, ["---"] * len(columns), *rows])
 
 
 def universal(result: Result) -> str:

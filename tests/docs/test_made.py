@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,8 @@ AGAIN = "run: python scripts/docs_pages.py"
 @pytest.fixture(scope="module")
 def pages() -> Any:
     """The script that makes all pages, as a module."""
-    sys.path.insert(0, str(SCRIPTS))
-    try:
-        import docs_pages
-    finally:
-        sys.path.remove(str(SCRIPTS))
+    import docs_pages
+
     return docs_pages
 
 
