@@ -19,6 +19,7 @@ from torchcaps.train.board import SHOWN, BoardFigures, open_board
 from torchcaps.train.callbacks import Callback
 from torchcaps.train.checkpoint import Progress, all_finite, load_checkpoint, save_checkpoint, save_weights
 from torchcaps.train.config import RunConfig
+from torchcaps.train.denormals import flushed_denormals
 from torchcaps.train.device import make_fabric
 from torchcaps.train.display import Display
 from torchcaps.train.interrupt import Interrupted, stop_requests
@@ -58,7 +59,7 @@ def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False, callbacks: 
             raise TorchcapsError("callbacks watch a training in their own process: start the others by torchrun")
         return train_in_processes(run, world.processes, over)
     ranks = Ranks(make_fabric(config))
-    with ranks.watched(run.path):
+    with ranks.watched(run.path), flushed_denormals():
         return train(run, config, ranks, over, callbacks)
 
 
