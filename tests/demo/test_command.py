@@ -52,3 +52,13 @@ def test_answers_are_not_held_back() -> None:
     """Connections inherit it: without, every answer on an open connection waits 40 ms."""
     with listen("127.0.0.1", 0) as listening:
         assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_starting_loads_nothing_that_serving_does_not_need() -> None:
+    """Each of these would make a visitor wait: they are loaded by the first question that needs them."""
+    code = (
+        "import sys, torchcaps.demo.app, torchcaps.demo.run, torchcaps.demo.served\n"
+        "print(*{'matplotlib', 'numba', 'scipy', 'lightning_fabric', 'torchcaps.reproduce'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
