@@ -14,13 +14,16 @@ from torchcaps.export import FORMATS
 from torchcaps.export.traced import trace
 from torchcaps.models import Model, create_model, models
 
-# An ONNX file takes seconds to make: by default one model for each routing; 'make test-slow' has all.
+# A file takes seconds to make. By default there are ONNX files of one model for each routing, and files of torch.export
+# of every model but those that are another one with other numbers; 'make test-slow' has all.
 EACH_ROUTING = ("capsnet", "g-capsnet-fc", "ar-capsnet", "aff-capsnet", "matrix-capsnet", "capsnet-l2")
+OTHER_NUMBERS = ("-cifar10", "-affnist", "-68k")
 
 
 def cases() -> list[Any]:
     def marks(name: str, form: str) -> Any:
-        return () if form == "torch" or name in EACH_ROUTING else pytest.mark.slow
+        quick = name in EACH_ROUTING if form == "onnx" else not name.endswith(OTHER_NUMBERS)
+        return () if quick else pytest.mark.slow
 
     pairs = [(record.name, form) for record in models for form in FORMATS]
     return [pytest.param(*pair, marks=marks(*pair), id="-".join(pair)) for pair in pairs]

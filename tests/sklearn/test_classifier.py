@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from typing import Any
 
@@ -120,3 +121,9 @@ def test_mistakes_are_one_sentence(digits: tuple[Any, Any]) -> None:
         CapsuleClassifier(options={"filter": 3}).fit(X, y)
     with pytest.raises(TorchcapsError, match="set of held images 'gone' is unknown"):
         load_dataset("held:gone")
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchcaps.errors.find_spec", lambda name: None)
+    with pytest.raises(TorchcapsError, match=r"needs sklearn: pip install 'torchcaps\[sklearn\]'"):
+        importlib.reload(importlib.import_module("torchcaps.sklearn"))
