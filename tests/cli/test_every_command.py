@@ -106,6 +106,8 @@ def test_the_page_names_every_command_and_variable() -> None:
     page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
     for name in COMMANDS:
         assert re.search(rf"`torchcaps {name}\b", page), name
+    for words in re.findall(r"^\| `torchcaps ([a-z ]+)", page, re.MULTILINE):
+        assert words.strip() in COMMANDS, f"torchcaps {words}is no command"
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "torchcaps").rglob("*.py"))
     for variable in set(re.findall(r"TORCHCAPS_[A-Z]+", source)):
         assert f"`{variable}`" in page, variable
