@@ -159,7 +159,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "capsnet": ("CapsNet against PyTorch's convolutions", claims),
     "routings": ("What routing costs", claims),
     "linear": ("Linear growth", claims),
-    "onnx": ("onnxruntime against torchcaps", claims),
+    "onnx": ("onnxruntime against torchcaps, by a core's time for an answer", claims),
     "convolutions": ("Convolution through Fourier transforms", convolutions),
     "step": ("Every model, in time", steps),
     "step-compiled-paper": ("Every model of the papers' size, with torch.compile", steps),

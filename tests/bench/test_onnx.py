@@ -15,7 +15,7 @@ ONCE = Settings(Budget(rounds=2, seconds=0.0))
 
 
 def test_both_ratios_of_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "NETS", (Net("lenet", "laptop", 3),))
+    monkeypatch.setattr(bench, "NETS", [(Net("lenet", "laptop"), (3,))])
     ours, plain = CASES["onnx"](ONCE)
     assert ours.what == "lenet, laptop, 3 images: onnxruntime / ours"
     assert plain.what == "lenet, laptop, 3 images: onnxruntime / plain"
@@ -35,4 +35,4 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_networks_are_there() -> None:
-    assert all(net.model in models for net in bench.NETS)
+    assert all(net.model in models for net, _ in bench.NETS)
