@@ -25,4 +25,6 @@ def export(
     written = export_model(source, out, to=to)
     console.out.print(f"Written: {written.path}", soft_wrap=True)
     taken = written.details["preprocessing"]
-    console.out.print(f"Its scores are PyTorch's to {written.difference:.0e}. It takes {taken}.", soft_wrap=True)
+    console.out.print(
+        f"Its scores differ by at most {written.difference:.0e} from PyTorch's. It takes {taken}.", soft_wrap=True
+    )
