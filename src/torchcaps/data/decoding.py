@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
@@ -40,6 +40,8 @@ def open_picture(source: Path | bytes, *, formats: Sequence[str], most_pixels: i
                 yield picture
     except TorchcapsError:
         raise
+    except UnidentifiedImageError as error:  # whose words are about the stream
+        raise UnreadableError("cannot be read: it is no picture, or its beginning is damaged") from error
     # Pillow lets many kinds of errors through from damaged files (struct, zlib, syntax, index, memory).
     except Exception as error:
         raise UnreadableError(f"cannot be read: {error}") from error
