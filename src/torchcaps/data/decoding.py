@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ class UnreadableError(TorchcapsError):
 
 
 @contextlib.contextmanager
-def open_picture(source: Path | bytes, *, formats: Sequence[str], most_pixels: int) -> Iterator[Image.Image]:
+def open_picture(source: Path | bytes, *, formats: tuple[str, ...], most_pixels: int) -> Iterator[Image.Image]:
     """A picture that is not decoded yet, of a file or its content. Errors, also those inside, do not name it.
 
     A file of some bytes may claim to be a huge picture, so its claim is looked at before memory is asked for. Pillow
@@ -47,7 +47,7 @@ def open_picture(source: Path | bytes, *, formats: Sequence[str], most_pixels: i
         raise UnreadableError(f"cannot be read: {error}") from error
 
 
-def decode_square(source: Path | bytes, *, size: int, grey: bool, formats: Sequence[str], most_pixels: int) -> Tensor:
+def decode_square(source: Path | bytes, *, size: int, grey: bool, formats: tuple[str, ...], most_pixels: int) -> Tensor:
     """The largest middle square of a picture, scaled: bytes (1 or 3, size, size)."""
     mode = "L" if grey else "RGB"
     with open_picture(source, formats=formats, most_pixels=most_pixels) as picture:
