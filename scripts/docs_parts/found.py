@@ -32,6 +32,7 @@ class Number:
     column: str
     model: str
     routing: str
+    data: str  # trained on; may be a stand-in for the paper's
     profile: str
     ours: str
     published: str
@@ -88,6 +89,7 @@ def _number(paper: str, table: str, profile: str, each: Evidence, training: Resu
         each.cell.column,
         training["model"],
         routing_of(training["model"], training["options"]),
+        training["data"],
         profile,
         f"{show_number(statistics.fmean(values), unit)}{spread} {unit}",
         show_published(each.cell.published) if each.cell.published is not None else "",

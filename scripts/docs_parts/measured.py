@@ -68,14 +68,14 @@ def _papers(found: Sequence[Number], wanted: Callable[[Number], bool]) -> str:
             markdown_text(f"{each.row}: {each.column}"),
             each.ours,
             each.published,
-            f"{each.seeds}, {each.profile}",
+            f"{each.data}, {each.profile}, {each.seeds}",
         ]
         for each in found
         if wanted(each)
     ]
     if not rows:
         return ""
-    head = ["where", "what", "ours", "paper", "seeds, profile"]
+    head = ["where", "what", "ours", "paper", "trained on, profile, seeds"]
     return f"In the papers' own tables, ours beside theirs:\n\n{table(head, rows, numbers=3)}"
 
 

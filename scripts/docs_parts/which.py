@@ -84,12 +84,12 @@ def under_change(results: Path) -> str:
             markdown_text(f"{each.row}: {each.column}"),
             each.ours,
             each.published,
-            str(each.seeds),
+            f"{each.data}, {each.seeds}",
         ]
         for each in numbers(results)
         if each.name in wanted.get(each.paper, ()) and each.profile == "laptop"
     ]
-    parts = [table(["from", "what", "ours", "paper", "seeds"], rows, numbers=3)] if rows else []
+    parts = [table(["from", "what", "ours", "paper", "trained on, seeds"], rows, numbers=3)] if rows else []
     runs = attacked(results)
     if runs:
         images = runs[0]["attacked"]["images"]
