@@ -22,7 +22,6 @@ pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="only a clo
 # Pages with several comparisons, whose reports take long to draw, or with exports and searches: 'make test-slow'.
 SLOW = (
     "docs/export.md",
-    "docs/sklearn.md",
     "docs/which.md",
     "docs/routings/index.md",
     "docs/routings/trainable.md",
