@@ -12,7 +12,7 @@ from torchcaps.sklearn import CapsuleClassifier
 TINY = CapsuleClassifier(
     "capsnet",
     options={"filters": 8, "types": 2, "primary_size": 4, "class_size": 4, "kernel": 3, "decoder": "none"},
-    epochs=6,
+    epochs=8,
     learning_rate=0.05,
     device="cpu",
 )
