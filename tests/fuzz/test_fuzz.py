@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.fuzz import campaign
 from tests.fuzz.campaign import Outcome, run, try_input
 from tests.fuzz.mutate import damage
 from tests.fuzz.readers import Reader, readers
@@ -38,6 +40,20 @@ def test_a_reader_that_breaks_its_promise_is_found(tmp_path: Path) -> None:
     careless = Reader("x.json", b"{}", lambda path: {}["missing"])
     try_input(careless, tmp_path / "x.json", b"{}", outcome, "seed")
     assert outcome.wrong == ["seed: KeyError: 'missing'"]
+
+
+@pytest.mark.parametrize(("clock", "busy"), [("SECONDS", True), ("PATIENCE", False)], ids=["computes", "waits"])
+def test_a_reader_that_hangs_is_found(clock: str, busy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(path: Path) -> None:
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            if not busy:
+                time.sleep(0.5)
+
+    monkeypatch.setattr(campaign, clock, 0.2)
+    outcome = Outcome()
+    try_input(Reader("x.json", b"{}", hang), tmp_path / "x.json", b"{}", outcome, "seed")
+    assert [line.split(":")[1] for line in outcome.wrong] == [" HungError"]
 
 
 def test_the_same_seed_makes_the_same_damage() -> None:
