@@ -12,7 +12,7 @@ from tests.conftest import Command
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps.models.table import routing_rows
-from torchcaps.plugins import load_plugin
+from torchcaps.plugins import load_plugin, loaded_plugins
 from torchcaps.routing import routings
 from torchcaps.testing import check_routing
 
@@ -48,6 +48,13 @@ def test_a_file_that_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path, te
     for _ in range(2):  # a failed plugin is not taken for a loaded one
         with pytest.raises(TorchcapsError, match=message):
             load_plugin(file)
+
+
+def test_a_file_that_is_stopped_is_not_loaded(tmp_path: Path) -> None:
+    (tmp_path / "stopped.py").write_text("raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        load_plugin(tmp_path / "stopped.py")
+    assert tmp_path / "stopped.py" not in loaded_plugins()
 
 
 def test_only_existing_python_files_are_plugins(tmp_path: Path) -> None:

@@ -38,9 +38,8 @@ def load_plugin(path: str | Path) -> None:
     sys.modules[name] = module  # before it runs, so that its classes can be pickled and found
     try:
         spec.loader.exec_module(module)
-    except TorchcapsError:
+    except BaseException as error:  # also Ctrl-C: half a plugin is none
         del sys.modules[name]
-        raise
-    except Exception as error:
-        del sys.modules[name]
+        if isinstance(error, TorchcapsError) or not isinstance(error, Exception):
+            raise
         raise TorchcapsError(f"plugin '{path}' cannot be loaded: {type(error).__name__}: {error}") from error
