@@ -6,6 +6,7 @@ The rooms and their arrows come from the rule that tests/test_imports.py holds, 
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import capsule_picture
@@ -61,6 +62,7 @@ def used(room: str) -> set[str]:
     return {other for other in MAY_USE[room] if other in MAY_USE and other not in BOTTOM}
 
 
+@cache  # else each room is asked once for every way that leads to it
 def reached(room: str) -> set[str]:
     """The same, and what those use."""
     return used(room).union(*(reached(other) for other in used(room)), set())
@@ -76,6 +78,7 @@ def arrows() -> list[tuple[str, str]]:
     ]
 
 
+@cache
 def level(room: str) -> int:
     """How many rooms lie above a room, one on the other; what nobody uses, but the command, lies over what it uses."""
     users = [other for other in {"cli"} | reached("cli") if room in used(other)]
