@@ -20,7 +20,7 @@ def flushed_denormals() -> Iterator[None]:
     """Take numbers that are too small to be normal as zero, where the processor can.
 
     In a network whose capsules collapse, and EM routing with many iterations makes them, most assignments become such
-    numbers; each costs the processor a hundred times as much as another, and a training crawls instead of going on.
+    numbers; each costs the processor far more than another, and a training crawls instead of going on.
     """
     before = are_flushed()
     torch.set_flush_denormal(True)
