@@ -1,7 +1,9 @@
 """How large the ascent step of discriminative routing should be; the paper gives none.
 
-Laptop CapsNet with l1 and with l2 on 10,000 digits, one epoch, several step sizes; validation images alone are looked
-at. Run: python -m benchmarks.discriminative_step; writes results/discriminative-step.json.
+Laptop CapsNet with the l2 penalty (l1 weighs as little beside the votes) on digits and on clothes, as long as the
+laptop profile of yang2021 trains; several step sizes. Validation images alone are looked at: the best of the training,
+and the last, because a step that is too large shows late. Run: python -m benchmarks.discriminative_step; writes
+results/discriminative-step.json.
 """
 
 from __future__ import annotations
@@ -14,33 +16,34 @@ from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
 from torchcaps.train import fit, new_run, read_lines, resolve
 
-GAMMAS = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
-SEEDS = (0, 1)
+GAMMAS = (0.0, 1e-5, 1e-4, 1e-3)
+SCHEDULES = {"fashion-mnist": "step:0.96:1000", "mnist": "step:0.5:1000"}
+TRAINING = {"model": "capsnet-l2", "size": "laptop", "train_images": 20_000, "epochs": 3.0, "seed": 0}
 
 
-def validation_accuracy(model: str, gamma: float, seed: int, folder: Path) -> float:
-    """Per cent on the validation images, at the checkpoint that they chose."""
+def validation_accuracies(data: str, gamma: float, folder: Path) -> list[float]:
+    """Per cent on the validation images, through the training."""
     options = {"routing_options": {"gamma": gamma}}
-    config = resolve(model=model, size="laptop", train_images=10_000, epochs=1.0, seed=seed, options=options)
-    run = new_run(config, folder / f"{model}-{gamma}-{seed}")
+    config = resolve(**TRAINING, data=data, schedule=SCHEDULES[data], options=options)
+    run = new_run(config, folder / f"{data}-{gamma}")
     fit(run)
-    return 100 * max(line.accuracy for line in read_lines(run.metrics_file) if line.split == "validation")
+    return [100 * line.accuracy for line in read_lines(run.metrics_file) if line.split == "validation"]
 
 
 def main() -> None:
     began, rows = time.perf_counter(), []
     with tempfile.TemporaryDirectory() as folder:
-        for model in ("capsnet-l1", "capsnet-l2"):
+        for data in SCHEDULES:
             for gamma in GAMMAS:
-                found = [round(validation_accuracy(model, gamma, seed, Path(folder)), 2) for seed in SEEDS]
-                rows.append({"model": model, "gamma": gamma, "validation (%)": found})
+                found = validation_accuracies(data, gamma, Path(folder))
+                best, last = round(max(found), 2), round(found[-1], 2)
+                rows.append({"data": data, "gamma": gamma, "best validation (%)": best, "last validation (%)": last})
                 print(rows[-1])
     write_json(
         Path("results/discriminative-step.json"),
         {
             "rows": rows,
-            "seeds": SEEDS,
-            "training images": 10_000,
+            "training": TRAINING,
             "selection_split": "validation",
             "seconds": round(time.perf_counter() - began, 1),
             "environment": describe_environment(),
