@@ -96,6 +96,7 @@ def paint_histogram(axes: Any, number: int, label: str, each: Evidence) -> None:
     found = histogram_of(each.results[0])
     assert found is not None  # cells without one are not painted
     axes.stairs(found.counts, found.edges, fill=True, alpha=0.6, color=COLOURS[number % len(COLOURS)], label=label)
+    axes.locator_params(axis="x", nbins=6)  # more labels than that run into each other in a narrow picture
 
 
 def axes_grid(count: int) -> tuple[Figure, Sequence[Any]]:
