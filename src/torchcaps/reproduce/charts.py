@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError, model_validator
 
 from torchcaps.analysis.style import COLOURS
@@ -28,7 +28,7 @@ AXES = {
     "alignment-cosines": ("cosine", "images"),
 }
 T = TypeVar("T")
-FALLING = "learning-curve"  # over several powers of ten
+FALLING = "learning-curve"  # maybe over powers of ten
 
 
 POINTS = TypeAdapter(list[tuple[FiniteFloat, FiniteFloat]])
@@ -119,9 +119,14 @@ def name_axes(axes: Any, measure: str, title: str) -> None:
     axes.set(xlabel=across, ylabel=upward)
     axes.set_title(title, fontsize=10)
     if measure == FALLING:
-        axes.set_yscale("log")
-        for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            set_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+        low, high = axes.dataLim.intervaly
+        if high > 10 * low > 0:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.set_ylim(bottom=0)
     axes.legend(fontsize=8)
 
 
