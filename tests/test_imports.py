@@ -37,7 +37,6 @@ MAY_USE = {
     | {"kernels", "data", "__version__"},
     "cli": {"demo", "reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data", "routing"}
     | {"bench", "losses", "plugins", "pretrained", "prediction", "export", "__version__"},
-    "__main__": {"cli"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

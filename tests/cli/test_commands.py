@@ -162,9 +162,3 @@ def test_a_damaged_checkpoint_is_refused(torchcaps_command: Command, tmp_path: P
         done = torchcaps_command(*arguments)
         assert done.returncode == 2
         assert "damaged or cut short" in " ".join(done.stderr.split())
-
-
-def test_runs_as_a_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "torchcaps", "modles"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "models" in done.stderr
