@@ -125,3 +125,15 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     assert "A &lt;script&gt;" in page
     assert "a|b &lt;c&gt; *d*" in page
     assert r"a\|b &lt;c&gt; \*d\*" in text
+
+
+@pytest.mark.parametrize(
+    ("columns", "second", "beside"),
+    [(2, Entry("1.50", "1.2"), True), (2, Entry("1.50"), False), (2, None, False), (4, Entry("1.50", "1.2"), False)],
+)
+def test_the_papers_value_stands_beside_ours_where_every_column_has_one(
+    columns: int, second: Entry | None, beside: bool
+) -> None:
+    row = [Entry("1.50", "1.2")] * (columns - 1) + [second]
+    page = as_html(PrintedTable([f"column {k}" for k in range(columns)], {"A": row}, "", []))
+    assert ("narrow" in page) == beside

@@ -97,7 +97,7 @@ def as_html(table: PrintedTable) -> str:
         for row, entries in table.rows.items()
     )
     how = "".join(f"<li>{html.escape(text)}</li>" for text in table.how)
-    kind = "paper narrow" if len(table.columns) <= NARROW else "paper"
+    kind = "paper narrow" if len(table.columns) <= NARROW and _all_published(table) else "paper"
     notes = "".join(f"<li>{html.escape(text)}</li>" for text in table.footnotes)
     return (
         f"<div class='table'><table class='{kind}'><thead><tr><td></td>{head}</tr></thead>\n"
@@ -157,6 +157,11 @@ def _markdown_entry(entry: Entry | None) -> str:
         return ""
     marks = f"<sup>{','.join(map(str, entry.notes))}</sup>" if entry.notes else ""
     return f"{entry.ours}{marks} (paper {entry.paper})" if entry.paper else entry.ours + marks
+
+
+def _all_published(table: PrintedTable) -> bool:
+    """Whether the paper has a value in every column: room for one that has none would only push ours from its head."""
+    return all(any(entry and entry.paper for entry in column) for column in zip(*table.rows.values(), strict=True))
 
 
 def _html_entry(entry: Entry | None) -> str:
