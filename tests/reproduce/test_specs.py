@@ -16,7 +16,7 @@ from torchcaps.reproduce.work import Training, find_training, plan
 
 TABLES = {
     "sabour2017": ["table1", "hour"],
-    "hinton2018": ["table1", "table2", "fig2", "fig3"],
+    "hinton2018": ["table1", "table2", "fig2", "fig3", "fig3-longer"],
     "chen2019": ["table2", "table3", "black-box", "universal-attack"],
     "choi2019": ["table1", "table2", "table3", "fig3", "fig4"],
     "yang2021": ["table2", "fig2", "fig3", "fig4"],
