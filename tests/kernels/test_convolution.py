@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.kernels import measured
+from torchcaps.kernels import convolution, measured
 from torchcaps.kernels.choice import use_kernels
 from torchcaps.kernels.convolution import spectral_convolution
 from torchcaps.kernels.measured import Case, spectral_is_faster, worth_measuring
@@ -78,6 +80,38 @@ def test_spectrum_is_kept_until_the_weight_changes() -> None:
     assert relative(spectral_convolution(images, fixed, 2), 2 * before) < 1e-6
     fixed.data.mul_(2)  # past autograd's counter
     assert relative(spectral_convolution(images, fixed, 2), 4 * before) < 1e-6
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_spectrum_of_a_trainable_weight_is_kept_between_answers(
+    mode: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, weight = leaves(2, 3, 4, 10, 5)
+    with mode():
+        first = spectral_convolution(images.detach(), weight, 2)
+
+    def never(*_: object) -> None:
+        raise AssertionError("the spectrum was made again")
+
+    monkeypatch.setattr(convolution, "kernel_spectrum", never)
+    with mode():
+        assert torch.equal(spectral_convolution(images.detach(), weight, 2), first)
+
+
+def test_spectrum_kept_in_inference_mode_serves_an_attack() -> None:
+    images, weight = leaves(2, 3, 4, 10, 5)
+    expected = torch.autograd.grad(F.conv2d(images, weight).square().sum(), images)[0]
+    weight.requires_grad_(False)
+    with torch.inference_mode():
+        spectral_convolution(images.detach(), weight, 1)
+    found = torch.autograd.grad(spectral_convolution(images, weight, 1).square().sum(), images)[0]
+    assert relative(found, expected) < 2e-6
+
+
+def test_weight_made_in_inference_mode() -> None:
+    with torch.inference_mode():
+        images, weight = torch.rand(2, 3, 10, 10), torch.rand(4, 3, 5, 5)
+        assert relative(spectral_convolution(images, weight, 2), F.conv2d(images, weight, stride=2)) < 2e-6
 
 
 def test_images_of_an_attack_get_their_gradient() -> None:

@@ -26,16 +26,17 @@ _spectra: Any = WeakIdKeyDictionary()
 
 def spectral_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
     """Convolution without padding or bias: (B, I, H, H), (O, I, K, K) to (B, O, h, h)."""
-    result: Tensor = _SpectralConvolution.apply(images, weight, stride)  # type: ignore[no-untyped-call]
+    # Asked here: within a Function gradients are off, and its needs_input_grad says yes even under no_grad.
+    learns = torch.is_grad_enabled() and weight.requires_grad
+    result: Tensor = _SpectralConvolution.apply(images, weight, stride, learns)  # type: ignore[no-untyped-call]
     return result
 
 
 class _SpectralConvolution(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor, stride: int) -> Tensor:
+    def forward(ctx: Any, images: Tensor, weight: Tensor, stride: int, learns: bool) -> Tensor:
         transform = plan(images.shape[2], weight.shape[2], stride)
-        training = ctx.needs_input_grad[1]
-        spectrum = kernel_spectrum(transform, weight) if training else _kept_spectrum(transform, weight, stride)
+        spectrum = kernel_spectrum(transform, weight) if learns else _kept_spectrum(transform, weight, stride)
         triple, alone = image_spectrum(transform, images, stride)
         batch, outputs, pairs = len(images), len(weight), transform.complex_bins
         product = images.new_empty(transform.side**2 * batch, outputs)
@@ -44,7 +45,7 @@ class _SpectralConvolution(torch.autograd.Function):
         torch.bmm(triple[:, batch:], spectrum[0][:, 0].transpose(1, 2), out=whole)
         torch.baddbmm(whole, triple[:, : 2 * batch], spectrum[0][:, 1].transpose(1, 2), out=whole)
         torch.bmm(alone, spectrum[1].transpose(1, 2), out=real)
-        if training:
+        if learns:
             ctx.save_for_backward(images, weight, *spectrum, triple, alone)
         else:
             ctx.save_for_backward(images, weight, *spectrum)
@@ -53,13 +54,13 @@ class _SpectralConvolution(torch.autograd.Function):
         return output.view(transform.out, transform.out, batch, outputs).permute(2, 3, 0, 1)
 
     @staticmethod
-    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         images, weight, pair_kernels, real_kernels, *image = ctx.saved_tensors
         wanted = ctx.needs_input_grad
         if torch.is_grad_enabled():  # somebody wants to differentiate this gradient
             di = conv2d_input(images.shape, weight, slopes, ctx.stride) if wanted[0] else None
             dw = conv2d_weight(images, weight.shape, slopes, ctx.stride) if wanted[1] else None
-            return di, dw, None
+            return di, dw, None, None
         transform: Plan = ctx.transform
         batch, pairs = len(images), transform.complex_bins
         flat = transform.slope @ slopes.permute(2, 3, 0, 1).reshape(transform.out**2, -1)
@@ -81,7 +82,7 @@ class _SpectralConvolution(torch.autograd.Function):
             torch.bmm(right, image[0][:, : 2 * batch], out=dpairs[:, 1])
             torch.bmm(alone.transpose(1, 2), image[1], out=dspectrum[2 * pairs :])
             dweight = _to_weight(transform, dspectrum, weight, ctx.stride)
-        return dimages, dweight, None
+        return dimages, dweight, None, None
 
 
 def kernel_spectrum(transform: Plan, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,10 +150,12 @@ def _kept_spectrum(transform: Plan, weight: Tensor, stride: int) -> tuple[Tensor
     An optimiser that writes past autograd's version counter is found by a sample of the numbers.
     """
     sample = weight.detach().permute(0, 2, 3, 1).reshape(-1)[:: max(1, weight.numel() // 4096)].clone()
-    made_from = (weight._version, weight.data_ptr(), transform.side, stride)
+    version = None if weight.is_inference() else weight._version
+    made_from = (version, weight.data_ptr(), transform.side, stride)
     kept = _spectra.get(weight)
     if kept is None or kept[0] != made_from or not torch.equal(kept[1], sample):
-        kept = made_from, sample, kernel_spectrum(transform, weight)
+        with torch.inference_mode(False):  # what an answer leaves behind, an attack saves for its gradient
+            kept = made_from, sample, kernel_spectrum(transform, weight.detach())
         _spectra[weight] = kept
     spectrum: tuple[Tensor, Tensor] = kept[2]
     return spectrum
