@@ -97,6 +97,12 @@ def test_a_changed_setting_makes_a_result_stale(tmp_path: Path) -> None:
     assert len(weights(tmp_path)) == 3, "the earlier runs are kept"
 
 
+def test_a_network_that_learned_nothing_is_called_so(tmp_path: Path) -> None:
+    works = small_work(spec=small_spec(rate=1000.0), cells=["mean"])[:1]  # far too high a rate
+    run(tmp_path, works)
+    assert "gives the same answer to every test image" in result_of(tmp_path, works[0]).warnings[0]
+
+
 def test_a_failed_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     works = small_work("table2")
     said = run(tmp_path, works)

@@ -41,7 +41,7 @@ def measure_cell(work: Work, trained: dict[str, RunFolder], results: Path, runs:
         value=measured.value,
         images=measured.images,
         details=measured.details,
-        warnings=(*_unmatched(trained), *measured.warnings),
+        warnings=(*_troubles(trained), *measured.warnings),
         picture=picture.name if picture else None,
         selection_split=run_result.get("selection_split"),
         training=own.config().model_dump(mode="json") if own else None,
@@ -80,12 +80,18 @@ def _named(work: Work) -> dict[str, Any]:
     }
 
 
-def _unmatched(trained: dict[str, RunFolder]) -> list[str]:
-    """A sentence for each run that ended before it was as good as it had to be."""
+def _troubles(trained: dict[str, RunFolder]) -> list[str]:
+    """A sentence for each run that ended before it was as good as it had to be, or that learned nothing."""
     found = [read_json(run.result_file) for run in trained.values()]
-    return [
+    unmatched = [
         f"{each['model']} reached {each['validation_accuracy']:.2%} of the images it is matched on, "
         f"not {each['stop_at_accuracy']:.2%}: the training was too short"
         for each in found
         if each["reached"] is False
     ]
+    dead = [
+        f"{each['model']} gives the same answer to every test image: it did not learn, and its value says nothing"
+        for each in found
+        if sum(map(any, zip(*each["confusion"], strict=True))) == 1
+    ]
+    return unmatched + dead
