@@ -58,7 +58,7 @@ def _budget(results: Sequence[CellResult]) -> list[str]:
             words = f"from {min(counted):,} up to all training images"
         early = any(each.get("stop_at_accuracy") or each.get("steps") for each in trainings)
         epochs = [each["epochs"] for each in trainings]
-        passes = f"{'up to ' if early else ''}{_range(epochs)} epoch{'s' if max(epochs) > 1 else ''}"
+        passes = f"{_range(epochs)} epoch{'s' if max(epochs) > 1 else ''}{' at most' if early else ''}"
         parts.append(f"{words}, {passes}")
     seconds = [result.training_seconds for result in results if result.training_seconds]
     if seconds:

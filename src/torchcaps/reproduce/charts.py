@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Self, TypeVar
 
 from matplotlib.figure import Figure
@@ -49,11 +50,25 @@ class Histogram(BaseModel):
 
 def curve_of(result: CellResult) -> list[tuple[float, float]]:
     """The points of a result, in order; an attack's begin with the images as they are."""
-    points = checked(POINTS, result, result.details.get("curve") or result.details.get("by_degree") or [])
+    points = checked(POINTS, result, result.details.get("curve") or [])
+    points = points or _around(checked(POINTS, result, result.details.get("by_degree") or []))
     clean = result.details.get("clean_accuracy")
     if result.measure == "attack-accuracy" and clean is not None and len(points) > 1:
         points = checked(POINTS, result, [[0.0, clean], *points])
     return points
+
+
+def _around(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Angles from the far side of their widest gap on: no line should cross the sides that are not there.
+
+    >>> _around([(0, 5.0), (20, 6.0), (340, 4.0)])
+    [(-20, 4.0), (0, 5.0), (20, 6.0)]
+    """
+    gaps = [later - earlier for (earlier, _), (later, _) in pairwise(points)]
+    if not gaps or max(gaps) <= 360 + points[0][0] - points[-1][0]:
+        return points
+    first = gaps.index(max(gaps)) + 1
+    return [(angle - 360, value) for angle, value in points[first:]] + points[:first]
 
 
 def histogram_of(result: CellResult) -> Histogram | None:
