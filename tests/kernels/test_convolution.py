@@ -56,9 +56,10 @@ def test_same_as_pytorch(shape: tuple[int, ...], layout: torch.memory_format) ->
 
 
 def test_paper_size_layer() -> None:
+    """Held to double precision: over 20,736 products PyTorch's own sum is off by more than ours on some processors."""
     images, weight = leaves(2, 256, 256, 20, 9)
-    expected = F.conv2d(images, weight, stride=2)
-    assert relative(spectral_convolution(images, weight, 2), expected) < 2e-6
+    expected = F.conv2d(images.double(), weight.double(), stride=2)
+    assert relative(spectral_convolution(images, weight, 2), expected) < 1e-6
 
 
 def test_gradient_can_be_differentiated_again() -> None:
