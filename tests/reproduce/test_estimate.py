@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks.training_speeds import every_network
 
 from tests.reproduce.small import new_call, small_spec, small_work
 from torchcaps.errors import TorchcapsError
@@ -16,7 +17,9 @@ from torchcaps.reproduce.estimate import Estimator
 from torchcaps.reproduce.overview import plan_rows
 from torchcaps.reproduce.runner import Folders, work_through
 from torchcaps.reproduce.spec import load_spec
-from torchcaps.reproduce.work import Training
+from torchcaps.reproduce.speeds import shipped_machine, shipped_speeds, speed_key
+from torchcaps.reproduce.work import Training, find_training
+from torchcaps.train import new_run
 
 SECONDS_OF_MEASURE = 3.0
 
@@ -43,6 +46,22 @@ def test_a_speed_is_measured_once_and_kept(folders: Folders, tmp_path: Path) -> 
     assert speed > 100
     assert Estimator(folders, may_measure=False).speed(config) == 123.0
     assert Estimator(folders, may_measure=False).speed(config.model_copy(update={"batch_size": 7})) is None
+
+
+def test_a_network_of_the_papers_has_a_time_from_another_machine(folders: Folders, tmp_path: Path) -> None:
+    config = find_training(load_spec("gu2021"), "capsnet-mnist", "paper", 0).config
+    shipped = Estimator(folders, may_measure=False).speed(config)
+    assert shipped == shipped_speeds()[speed_key(config)]
+    assert "threads" in shipped_machine()
+    new_run(config, folders.runs / "here")
+    write_json(folders.runs / "here" / "result.json", {"images_per_second": 7.0})
+    assert Estimator(folders, may_measure=False).speed(config) == 7.0
+    assert kept(tmp_path) == []
+
+
+def test_every_network_of_the_papers_was_timed() -> None:
+    assert set(shipped_speeds()) == set(every_network()), "run: python -m benchmarks.training_speeds"
+    assert all(speed > 0 for speed in shipped_speeds().values())
 
 
 def test_what_was_trained_here_comes_before_what_is_kept(folders: Folders, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ def papers(
     from torchcaps.reproduce.durations import show_duration
     from torchcaps.reproduce.overview import table_states
     from torchcaps.reproduce.runner import Folders
+    from torchcaps.reproduce.speeds import shipped_machine
 
     states = table_states(Folders(out, runs))
     if json:
@@ -36,6 +37,6 @@ def papers(
         columns = ("table", "title", "cells", *states[0].wanted)
         console.print_table(paper, columns, rows, numbers=len(columns) - 2)
     console.out.print(
-        "For each profile: cells times seeds that are done, and the time of all of them for one worker; "
-        "?: nothing like it was trained here"
+        "For each profile: cells times seeds that are done, and the time of all of them for one worker: by how fast "
+        f"networks were here, else on {shipped_machine()}; without measures that were never taken here."
     )

@@ -1,38 +1,31 @@
 """How long work will take, from how fast the same networks were before.
 
 The speed of a training is taken from earlier runs of the same model, size, options, data and batch size, else from a
-short measurement that is kept for the next time. What a measure takes is known from earlier results alone.
+short measurement that is kept for the next time, else from another machine. What a measure takes is known from earlier
+results alone.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import torch
-
-from torchcaps.bench.steps import take_turns
-from torchcaps.bench.timing import Budget
 from torchcaps.data import datasets
-from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import cache_folder, read_json, write_json
+from torchcaps.files import read_json
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.measures.timed import net_of
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import Folders
+from torchcaps.reproduce.speeds import kept_speed, shipped_speeds, speed_key
 from torchcaps.reproduce.trained import is_trained
-from torchcaps.reproduce.work import Training, Work, digest
+from torchcaps.reproduce.work import Training, Work
 from torchcaps.train import RunConfig, RunFolder
 from torchcaps.train.loop import FEWEST_VALIDATIONS, MATCHING_VALIDATIONS
 from torchcaps.train.sets import MOST_VALIDATION
 
-DECIDES_SPEED = ("model", "size", "options", "data", "batch_size")
-SHORT = Budget(rounds=5, seconds=5.0)
 LOOKING_IS_FASTER = 3  # than training: no backward pass
 
 
@@ -57,7 +50,7 @@ class Estimator:
         with progress_bar("measuring speeds", len(listed)) as advance:
             for work in listed:
                 parts: list[float | None] = [self._measure_seconds.get((work.measure, work.profile), 0.0)]
-                for training in _with_baselines(work):
+                for training in with_baselines(work):
                     path = training.path(self.folders.runs)
                     if path not in counted and (anew or not is_trained(training, self.folders.runs)):
                         parts.append(self.training_seconds(training.config))
@@ -73,20 +66,11 @@ class Estimator:
         return None if speed is None else _images(config) / speed
 
     def speed(self, config: RunConfig) -> float | None:
-        """Images a second in training; None if that is not known and must not be measured."""
-        key = _key(config)
+        """Images a second in training: of runs here, of steps here, or of another machine; None if all are missing."""
+        key = speed_key(config)
         if key in self._earlier:
             return self._earlier[key]
-        machine = f"{processor_name()}, {torch.get_num_threads()} threads"
-        kept = cache_folder() / "speeds" / f"{digest([key, machine])}.json"
-        if kept.is_file():
-            return float(read_json(kept)["images_per_second"])
-        if not self.may_measure:
-            return None
-        seconds = take_turns({config.model: (net_of(config), "torchcaps")}, "training", SHORT)[config.model]
-        speed = config.batch_size / statistics.median(seconds)
-        write_json(kept, {"images_per_second": speed, "machine": machine, "of": json.loads(key)})
-        return speed
+        return kept_speed(config, may_measure=self.may_measure) or shipped_speeds().get(key)
 
     @cached_property
     def _earlier(self) -> dict[str, float]:
@@ -94,7 +78,7 @@ class Estimator:
         found: dict[str, list[float]] = {}
         for path in self.folders.runs.glob("*/result.json"):
             try:
-                key = _key(RunFolder(path.parent).config())
+                key = speed_key(RunFolder(path.parent).config())
             except TorchcapsError:  # made by another version
                 continue
             found.setdefault(key, []).append(read_json(path)["images_per_second"])
@@ -110,7 +94,7 @@ class Estimator:
         return {key: statistics.fmean(seconds) for key, seconds in found.items()}
 
 
-def _with_baselines(work: Work) -> list[Training]:
+def with_baselines(work: Work) -> list[Training]:
     """The trainings of a cell, and those that must come before them."""
     return [
         each
@@ -127,7 +111,3 @@ def _images(config: RunConfig) -> float:
     shown = min(config.epochs * (wanted - kept), (config.steps or float("inf")) * config.batch_size)
     validations = max(FEWEST_VALIDATIONS, shown / wanted * (MATCHING_VALIDATIONS if config.stop_at_accuracy else 1))
     return shown + validations * kept / LOOKING_IS_FASTER
-
-
-def _key(config: RunConfig) -> str:
-    return json.dumps(config.model_dump(mode="json", include=set(DECIDES_SPEED)), sort_keys=True)
