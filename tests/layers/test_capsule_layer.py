@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.reference.competition import windows
 from torchcaps.kernels.choice import use_kernels
-from torchcaps.layers import CapsuleLayer, Capsules, ConvTransform
+from torchcaps.layers import CapsuleLayer, Capsules, ConvTransform, capsule_layer
 from torchcaps.routing import create_routing
 
 
@@ -62,3 +63,21 @@ def test_recomputing_gives_the_same_and_keeps_no_votes() -> None:
     votes = 2 * 12 * 18 * 3 * 16
     assert kept[0] > 5 * votes
     assert kept[1] == kept[2] < votes
+
+
+def test_recomputing_takes_some_images_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    pose, activation = torch.randn(5, 6, 5, 2, 16, requires_grad=True), torch.rand(5, 6, 5, 2)
+    layer = em_layer(activation="mixing", recompute=True)  # which has no fused form
+    whole = layer(Capsules(pose, activation))
+    slopes = torch.autograd.grad(whole.pose.square().sum() + whole.activation.sum(), pose)
+    monkeypatch.setattr(capsule_layer, "MOST_VOTES", 2 * 12 * 18 * 3 * 16)
+    seen: list[int] = []
+    layer.routing.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    made = layer(Capsules(pose, activation))
+    assert seen == [2, 2, 1]
+    torch.testing.assert_close((made.pose, made.activation), (whole.pose, whole.activation))
+    parts = torch.autograd.grad(made.pose.square().sum() + made.activation.sum(), pose)
+    torch.testing.assert_close(parts, slopes)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(Capsules(pose, activation)).pose, whole.pose)

@@ -10,6 +10,8 @@ from torchcaps.layers.capsules import Capsules
 from torchcaps.layers.transforms import Transform
 from torchcaps.routing.base import Nonlinearity, Routed, Routing
 
+MOST_VOTES = 2**24  # numbers in the votes that are made at once where they are not kept; a step needs many times that
+
 
 class CapsuleLayer(nn.Module):
     """Children vote for parents, routing settles who listens to whom, a nonlinearity finishes the poses."""
@@ -28,9 +30,8 @@ class CapsuleLayer(nn.Module):
         grid = self.transform.grid
         watched = couplings is not None or votes is not None
         routed = None if watched else self._route_factors(capsules)
-        if routed is None and self.routing.recompute and torch.is_grad_enabled() and not watched:
-            # What is kept for the backward pass is the children, not votes times iterations.
-            routed = checkpoint(self._route_votes, capsules, None, None, use_reentrant=False)
+        if routed is None and self.routing.recompute and not watched:
+            routed = self._route_parts(capsules)
         elif routed is None:
             routed = self._route_votes(capsules, couplings, votes)
         pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
@@ -41,6 +42,22 @@ class CapsuleLayer(nn.Module):
         """Without votes ever being stored, where transform and routing allow it."""
         factors = self.transform.factors(capsules)
         return None if factors is None else self.routing.route_factors(factors, self.nonlinearity)
+
+    def _route_parts(self, capsules: Capsules) -> Routed:
+        """Some images after the others, of which the children alone are kept, not votes times iterations."""
+
+        def route(part: Capsules) -> tuple[Tensor, Tensor | None]:
+            routed = self._route_votes(part, None, None)
+            return routed.pose, routed.activation  # without the couplings
+
+        shape = self.routing.shape
+        images = max(1, MOST_VOTES // (shape.positions * shape.children * shape.parents * shape.size))
+        some = [slice(start, start + images) for start in range(0, len(capsules.pose), images)]
+        active = capsules.activation
+        parts = [Capsules(capsules.pose[each], None if active is None else active[each]) for each in some]
+        routed = [checkpoint(route, part, use_reentrant=False) for part in parts]
+        present = [activation for _, activation in routed if activation is not None]
+        return Routed(torch.cat([pose for pose, _ in routed]), torch.cat(present) if present else None)
 
     def _route_votes(self, capsules: Capsules, couplings: list[Tensor] | None, votes: list[Tensor] | None) -> Routed:
         seen = None if capsules.activation is None else self.transform.gather(capsules.activation)  # (B, P, I)

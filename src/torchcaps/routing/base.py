@@ -67,7 +67,8 @@ class Routing(nn.Module, ABC):
         trace: also return the couplings of every iteration.
 
     A routing that learns outside backpropagation sets ``alternating`` and writes ``after_step``. One that sets
-    ``recompute`` has votes and all that it made of them forgotten, and made again in the backward pass.
+    ``recompute`` has votes and all that it made of them forgotten, and made again in the backward pass; its images must
+    not need each other.
     """
 
     alternating: ClassVar[bool] = False

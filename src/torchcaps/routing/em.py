@@ -57,8 +57,9 @@ class EMRouting(Routing):
         mean_damping: share of the old mean that the new one keeps.
         mass_floor: spread equally over all children in means and variances, so that a parent which no active child
             is assigned to has them too.
-        recompute: keep the children alone for the backward pass and route again there: memory no longer grows with
-            the iterations, for a second forward pass. For devices without the fused form, which never keeps votes.
+        recompute: keep the children alone for the backward pass and route again there, some images after the others:
+            no votes are kept, for a second forward pass. For devices and settings without the fused form, which
+            never keeps any.
     """
 
     needs_activation = True
