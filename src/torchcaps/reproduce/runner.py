@@ -106,7 +106,7 @@ def work_through(works: Iterable[Work], call: Call) -> None:
                     others.append(work)
             stuck = len(others) == len(left) and not call.is_over()
             if stuck and not waiting:
-                call.announce(f"waiting for other runners: they hold what {_cells(len(left))} need")
+                call.announce(f"waiting for other runners to do what is left: {_cells(len(left))}")
             if stuck:
                 time.sleep(LOOK_AGAIN)
             left, waiting = others, stuck
