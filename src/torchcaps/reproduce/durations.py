@@ -21,16 +21,19 @@ def parse_duration(text: str) -> float:
 
 
 def show_duration(seconds: float | None) -> str:
-    """A duration in its two largest units; None is one that nobody knows.
+    """A duration in its largest unit and the next one, if that is not zero; None is one that nobody knows.
 
     >>> show_duration(7), show_duration(192.4), show_duration(7260), show_duration(90000), show_duration(None)
     ('7 s', '3 min 12 s', '2 h 1 min', '1 d 1 h', '?')
+    >>> show_duration(0), show_duration(86400 + 60)
+    ('0 s', '1 d')
     """
     if seconds is None:
         return "?"
-    left, parts = round(seconds), list[str]()
+    amounts, left = list[tuple[int, str]](), round(seconds)
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         amount, left = divmod(left, length)
-        if amount or (unit == "s" and not parts):
-            parts.append(f"{amount} {unit}")
-    return " ".join(parts[:2])
+        if amounts or amount or unit == "s":
+            amounts.append((amount, unit))
+    first, *others = amounts
+    return " ".join(f"{amount} {unit}" for amount, unit in [first, *(each for each in others[:1] if each[0])])
