@@ -35,7 +35,8 @@ def test_a_cell_is_measured_once_and_printed_beside_the_papers(typed: Typed, tmp
     assert [file.read_bytes() for file in files] == before
     listed = {(each["paper"], each["table"]): each for each in json.loads(typed("papers", "--json")[1])}
     assert listed["choi2019", "table3"]["done"] == {"laptop": 2, "paper": 0}
-    assert listed["gu2021", "table1"]["seconds"] == {"laptop": None, "paper": None}, "nothing like it was trained here"
+    seconds = listed["gu2021", "table1"]["seconds"]
+    assert 60 < seconds["laptop"] < 24 * 3600 < seconds["paper"], "of another machine: nothing was trained here"
 
 
 def test_a_plan_changes_nothing(typed: Typed, tmp_path: Path) -> None:  # noqa: F811
