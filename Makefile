@@ -12,6 +12,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMPS := .venv/stamps
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps
+LOCKED := $(PIP) --require-hashes --only-binary=:all: -r
 
 .PHONY: quickstart test check test-slow test-slurm reliability bench docs clean
 
@@ -66,15 +67,15 @@ $(STAMPS)/core: pyproject.toml requirements/core.txt scripts/install_torch.sh
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	mkdir -p $(STAMPS)
 	sh scripts/install_torch.sh $(BIN)/python
-	$(PIP) --require-hashes -r requirements/core.txt
+	$(LOCKED) requirements/core.txt
 	$(PIP) --no-build-isolation -e .
 	touch $@
 
 $(STAMPS)/dev: $(STAMPS)/core requirements/dev.txt scripts/install_chromium.sh
-	$(PIP) --require-hashes -r requirements/dev.txt
+	$(LOCKED) requirements/dev.txt
 	sh scripts/install_chromium.sh
 	touch $@
 
 $(STAMPS)/docs: $(STAMPS)/core requirements/docs.txt
-	$(PIP) --require-hashes -r requirements/docs.txt
+	$(LOCKED) requirements/docs.txt
 	touch $@

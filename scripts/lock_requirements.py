@@ -1,8 +1,10 @@
 """Write requirements/*.txt: python scripts/lock_requirements.py, in an environment in which everything is installed.
 
-constraints.txt says which version of a package is taken; these files say also which bytes. Each has every package that
-a command of the Makefile installs, with the SHA-256 of all its files for Python 3.11 and newer on every system, as the
-package index shows them, so that pip's --require-hashes refuses whatever else a mirror or a proxy may send.
+constraints.txt pins the versions; these files also pin the bytes. Each lists every package that a command of the
+Makefile installs, with the SHA-256 of all its wheels for every supported Python and system, as the package index shows
+them, so that pip's --require-hashes refuses anything else that a mirror or a proxy may send. Source distributions are
+left out: building one runs its code. Each package is preceded by the Python versions that its metadata asks for; a
+package that does not support the oldest Python of pyproject.toml is an error.
 """
 
 from __future__ import annotations
@@ -17,34 +19,46 @@ from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urldefrag
 
 from licences import installed, normal
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from pip._internal.models.index import PyPI
 
 from torchcaps.progress import progress_bar
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "requirements"
-# Made for one Python that is older than ours; abi3 wheels of such a Python work with all later ones.
+# Wheels for a Python older than the supported ones; abi3 wheels of such a Python work with all later ones.
 TOO_OLD = re.compile(r"-(cp2\d|cp3\d|cp310|pp\d+)-(?!abi3)|-py2-none-")
 HEAD = """# Made by scripts/lock_requirements.py from constraints.txt: do not edit.
-# pip install --require-hashes --no-deps -r {name}
+# Holds for Python {python}, on every system.
+# pip install --require-hashes --only-binary=:all: --no-deps -r {name}
 """
 
 
+class Release(NamedTuple):
+    """What the index says about one version of a package."""
+
+    python: str  # Requires-Python, empty if the package does not say
+    hashes: list[str]
+
+
 class Links(HTMLParser):
-    """Names and hashes of the files on a package's page of an index."""
+    """File names, Python requirements and hashes on a package's page of an index."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[str, str] = {}
+        self.found: dict[str, tuple[str, str]] = {}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        address, fragment = urldefrag(dict(attrs).get("href") or "")
+        attributes = dict(attrs)
+        address, fragment = urldefrag(attributes.get("href") or "")
         if tag == "a" and fragment.startswith("sha256="):
-            self.found[unquote(address.rsplit("/", 1)[-1])] = fragment.removeprefix("sha256=")
+            python = attributes.get("data-requires-python") or ""
+            self.found[unquote(address.rsplit("/", 1)[-1])] = (python, fragment.removeprefix("sha256="))
 
 
 def index() -> str:
@@ -54,16 +68,21 @@ def index() -> str:
     return (found.stdout.strip() or PyPI.simple_url).rstrip("/")
 
 
-def hashes(name: str, version: str, source: str) -> list[str]:
-    """Of all files of a version that a Python of ours can take."""
+def release(name: str, version: str, source: str) -> Release:
+    """The wheels of a version that a supported Python can install."""
     links = Links()
     with urllib.request.urlopen(f"{source}/{name}/", timeout=120) as answer:
         links.feed(answer.read().decode())
-    ours = re.compile(rf"{name.replace('-', '[-_.]')}-{re.escape(version)}(-.*\.whl|\.tar\.gz|\.zip)", re.IGNORECASE)
-    found = {digest for file, digest in links.found.items() if ours.fullmatch(file) and not TOO_OLD.search(file)}
+    wheel = re.compile(rf"{name.replace('-', '[-_.]')}-{re.escape(version)}-.*\.whl", re.IGNORECASE)
+    found = [link for file, link in links.found.items() if wheel.fullmatch(file) and not TOO_OLD.search(file)]
     if not found:
-        sys.exit(f"{name} {version} is not in the index that pip uses, or has no hashes there")
-    return sorted(found)
+        sys.exit(f"{name} {version} has no wheel with a hash in the index that pip uses")
+    return Release(python=found[0][0], hashes=sorted({digest for _, digest in found}))
+
+
+def oldest_python(supported: str) -> str:
+    """The lowest version that a ">=3.11" of pyproject.toml allows, as "3.11.0"."""
+    return supported.removeprefix(">=") + ".0"
 
 
 def needed(roots: Iterable[str], pins: dict[str, str]) -> set[str]:
@@ -98,17 +117,23 @@ def main() -> None:
     source = index()
     with progress_bar("asking the index", len(pins)) as advance, ThreadPoolExecutor(6) as pool:
 
-        def asked(name: str) -> tuple[str, list[str]]:
-            found = hashes(name, pins[name], source)
+        def asked(name: str) -> tuple[str, Release]:
+            found = release(name, pins[name], source)
             advance(1)
             return name, found
 
         found = dict(pool.map(asked, pins))
+    supported = project["project"]["requires-python"]
+    oldest = oldest_python(supported)
+    if newer := {name: each.python for name, each in found.items() if oldest not in SpecifierSet(each.python)}:
+        sys.exit(f"torchcaps supports Python {oldest}, but these pinned packages do not: {newer}. Pin older versions")
     FOLDER.mkdir(exist_ok=True)
     for part, names in parts.items():
-        text = HEAD.format(name=f"requirements/{part}.txt") + ("-r core.txt\n" if part != "core" else "")
+        text = HEAD.format(python=supported, name=f"requirements/{part}.txt")
+        text += "-r core.txt\n" if part != "core" else ""
         for name in sorted(names):
-            text += f"{name}=={pins[name]}" + "".join(f" \\\n    --hash=sha256:{each}" for each in found[name]) + "\n"
+            text += f"# Python {found[name].python or 'any'}\n{name}=={pins[name]}"
+            text += "".join(f" \\\n    --hash=sha256:{each}" for each in found[name].hashes) + "\n"
         (FOLDER / f"{part}.txt").write_text(text, encoding="utf-8")
 
 

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(not (ROOT / "constraints.txt").is_file(), reason="only a clone has the constraints")
@@ -60,13 +61,28 @@ def test_hashes_are_those_of_the_pinned_versions() -> None:
         assert {named(each) for each in more} <= parts["core"].keys() | parts[extra].keys()
 
 
-def test_installing_compares_hashes() -> None:
+def test_installing_compares_hashes_and_builds_nothing() -> None:
     lines = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
-    installs = [line for line in lines if line.startswith("\t$(PIP)")]
-    assert installs
+    locked = next(line for line in lines if line.startswith("LOCKED := "))
+    assert {"--require-hashes", "--only-binary=:all:", "-r"} <= set(locked.split())
+    installs = [line for line in lines if line.startswith(("\t$(PIP)", "\t$(LOCKED)"))]
+    assert len(installs) == 4
     assert all(
-        "--require-hashes -r requirements/" in line or line.endswith("--no-build-isolation -e .") for line in installs
+        re.fullmatch(r"\t\$\(LOCKED\) requirements/\w+\.txt", line) or line == "\t$(PIP) --no-build-isolation -e ."
+        for line in installs
     )
+
+
+@pytest.mark.parametrize("part", ["core", "dev", "docs"])
+def test_no_pinned_package_needs_a_newer_python_than_we_do(part: str) -> None:
+    """Reads what scripts/lock_requirements.py took from the packages' metadata."""
+    supported = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
+    oldest = supported.removeprefix(">=") + ".0"
+    text = (ROOT / "requirements" / f"{part}.txt").read_text(encoding="utf-8")
+    assert f"# Holds for Python {supported}," in text
+    asked = {name: python for python, name in re.findall(r"^# Python (.+)\n([a-z0-9-]+)==", text, re.MULTILINE)}
+    assert asked.keys() == locked(part).keys()
+    assert [name for name, python in asked.items() if python != "any" and oldest not in SpecifierSet(python)] == []
 
 
 def test_no_version_that_is_known_to_be_malicious() -> None:
