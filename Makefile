@@ -1,11 +1,13 @@
 # make quickstart   from a clone to a comparison of trained networks
 # make test         everything that is checked: lint, types, tests
-# make check        the fast part of it, for while you work
+# make lint         lint and types alone
+# make check        the fast part of the tests, for while you work
 # make test-slow    the tests that take minutes
 # make test-slurm   jobs of a Slurm of one node, which is started for it (needs root; installs Debian's packages)
 # make reliability  the long measurements of docs/reliability.md (an hour; keep the machine quiet)
 # make bench        speed and memory, as ratios, and the page about them (keep the machine quiet)
 # make docs         the documentation as a site, in site/
+# make wheel        the package as a wheel and a source archive, in dist/
 # make clean        remove what these commands made
 
 PYTHON ?= python3
@@ -14,17 +16,19 @@ STAMPS := .venv/stamps
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps
 LOCKED := $(PIP) --require-hashes --only-binary=:all: -r
 
-.PHONY: quickstart test check test-slow test-slurm reliability bench docs clean
+.PHONY: quickstart test lint check test-slow test-slurm reliability bench docs wheel clean
 
 quickstart: $(STAMPS)/core
 	$(BIN)/torchcaps compare capsnet convnet-avg convnet-fc --data mnist --size laptop --epochs 1 \
 	    --train-images 12000 --out runs/quickstart
 
-test: $(STAMPS)/dev
+test: lint
+	$(BIN)/pytest -n 2
+
+lint: $(STAMPS)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
 
 check: $(STAMPS)/dev
 	$(BIN)/python -m pip check
@@ -58,6 +62,9 @@ bench: $(STAMPS)/core
 
 docs: $(STAMPS)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+wheel: $(STAMPS)/dev
+	$(BIN)/python -m build --no-isolation
 
 clean:
 	rm -rf .venv site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
