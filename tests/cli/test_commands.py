@@ -162,3 +162,28 @@ def test_a_damaged_checkpoint_is_refused(torchcaps_command: Command, tmp_path: P
         done = torchcaps_command(*arguments)
         assert done.returncode == 2
         assert "damaged or cut short" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("streams", [("stdout",), ("stdout", "stderr")], ids=len)
+def test_a_closed_pipe_ends_no_training(tmp_path: Path, streams: tuple[str, ...]) -> None:
+    """As with ``torchcaps train ... | head -1``: nobody reads on, and the run is finished all the same."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [
+        str(Path(sys.executable).with_name("torchcaps")),
+        "train",
+        "convnet-avg",
+        *SMALL,
+        "--steps",
+        "2",
+        "--set",
+        "filters=8",
+    ]
+    with (tmp_path / "said").open("w") as said:
+        places = {"stdout": writer, "stderr": writer if "stderr" in streams else said}
+        ended = subprocess.run([*command, "--out", "run"], cwd=tmp_path, timeout=120, check=False, **places)
+    os.close(writer)
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["test_images"] == 100
+    assert ended.returncode == 0
+    assert "Traceback" not in (tmp_path / "said").read_text()
+    assert "BrokenPipe" not in (tmp_path / "said").read_text()
