@@ -34,8 +34,8 @@ which are recognised. `--strategy fsdp` spreads the weights over the processes.
   another order; in models with dropout (ar-capsnet, cnn-hinton2018) it is a run with other random numbers.
 - Rounding is not always small: a bias before a batch normalisation has no gradient but rounding errors, which RMSprop
   and Adam scale up to whole steps. So the weights of ar-capsnet differ visibly after some steps, its gradients do not.
-- The first process writes; all wait until it has. A stop request (Ctrl-C, SIGTERM, SIGUSR1, SIGHUP) that reaches one process
-  stops all of them at the same step, with everything saved. If one is killed, the others say so and stop.
+- The first process writes; all wait until it has. A stop request (Ctrl-C, SIGTERM, SIGUSR1, SIGHUP) that reaches one
+  process stops all of them at the same step, with everything saved. If one is killed, the others say so and stop.
 
 ## What is not promised
 
