@@ -34,12 +34,14 @@ which are recognised. `--strategy fsdp` spreads the weights over the processes.
   another order; in models with dropout (ar-capsnet, cnn-hinton2018) it is a run with other random numbers.
 - Rounding is not always small: a bias before a batch normalisation has no gradient but rounding errors, which RMSprop
   and Adam scale up to whole steps. So the weights of ar-capsnet differ visibly after some steps, its gradients do not.
-- The first process writes; all wait until it has. A stop request (Ctrl-C, SIGTERM, SIGUSR1) that reaches one process
-  stops all of them at the same step, with everything saved. If one is killed, the others say so and stop.
+- The first process writes; all wait until it has. A stop request (Ctrl-C, SIGTERM, SIGUSR1, SIGHUP) that reaches one
+  process stops all of them at the same step, with everything saved. If one is killed, the others say so and stop.
 
 ## What is not promised
 
 - One thread and two threads give different last bits, and so do different processors, devices and versions of torch.
+  A resumed run warns if one of them has changed. `environment.json` has what the run was trained with, and the form of
+  each convolution, which a resumed run takes from there, whatever is measured on its machine.
 - `bf16-mixed` trains, but its results are those of bfloat16.
 - A plugin is a program: `--plugin FILE` runs it with your rights. Nothing else that torchcaps reads is ever run.
 - Not tried on a machine with a GPU, nor on two machines: here are two processes on one.

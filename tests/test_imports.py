@@ -21,7 +21,7 @@ MAY_USE = {
     "models": {"functional", "kernels", "routing", "layers", "losses"},
     "analysis": {"functional", "routing", "layers", "models", "data"},
     "attacks": {"functional", "models", "data"},
-    "train": {"analysis", "models", "losses", "data", "routing", "plugins"},
+    "train": {"analysis", "models", "losses", "data", "routing", "kernels", "plugins"},
     "pretrained": {"models", "train"},
     "prediction": {"pretrained", "analysis", "models", "data"},
     "export": {"pretrained", "models", "kernels"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -70,6 +71,33 @@ def cache_folder() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "torchcaps"
+
+
+class TakenError(TorchcapsError):
+    """Another process holds a lock."""
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, taken: str = "another process is doing this") -> Iterator[None]:
+    """Hold a lock file while the block runs; TakenError, with the words ``taken``, at once if somebody else holds it.
+
+    The operating system holds the lock and releases it when the process ends, however it ends: a killed process leaves
+    nothing behind that would have to be cleared away. On a file system without locks the block runs without one.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(make_folder(path.parent) / path.name, blocking=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise TakenError(f"{taken}: wait until it ends, or stop it first") from error
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise cannot_write(path, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def make_folder(folder: Path) -> Path:

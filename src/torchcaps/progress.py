@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from rich.console import Console
 
 Advance = Callable[[int], None]
+
+
+class LastingConsole(Console):
+    """A console that falls silent when its reader or its terminal is gone, so that the work goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        # Python flushes the stream once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+    def _check_buffer(self) -> None:
+        try:
+            super()._check_buffer()
+        except OSError as error:
+            if error.errno != errno.EIO:  # a terminal that was closed
+                raise
+            self.on_broken_pipe()
 
 
 @cache
 def error_console() -> Console:
     """Standard error as one console for all: bars that run at the same time then stand below each other."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False)
+    return LastingConsole(stderr=True, highlight=False)
 
 
 @contextlib.contextmanager

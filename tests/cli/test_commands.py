@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ from safetensors.torch import load_file
 import torchcaps
 from tests.conftest import Command
 from torchcaps.cli.main import main
+from torchcaps.train.checkpoint import read_progress
 
 SMALL = ["--data", "glyphs", "--train-images", "200", "--test-images", "100", "--batch-size", "32", "--device", "cpu"]
 TINY_CAPSNET = ["capsnet", *SMALL, "--set", "filters=8", "--set", "types=2", "--set", "hidden=[16, 16]"]
@@ -96,6 +98,26 @@ def test_ctrl_c_saves_and_says_how_to_resume(torchcaps_command: Command, tmp_pat
     assert (tmp_path / "run" / "checkpoints" / "last.safetensors").is_file()
 
 
+def test_a_closed_terminal_saves_the_run(tmp_path: Path) -> None:
+    """The terminal is gone, so that nothing can be printed any more, and SIGHUP comes."""
+    program = str(Path(sys.executable).with_name("torchcaps"))
+    arguments = [program, "train", "convnet-avg", *SMALL, "--epochs", "2000", "--save-minutes", "60", "--out", "run"]
+    terminal, end = os.openpty()
+    process = subprocess.Popen(arguments, cwd=tmp_path, preexec_fn=lambda: os.login_tty(end), pass_fds=(end,))
+    os.close(end)
+    os.set_blocking(terminal, False)
+    metrics = tmp_path / "run" / "metrics.csv"
+    deadline = time.monotonic() + 60
+    while not (metrics.is_file() and len(metrics.read_text()) > 200) and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):  # nothing to read right now
+            os.read(terminal, 1 << 16)
+        time.sleep(0.05)
+    before = read_progress(tmp_path / "run" / "checkpoints" / "last.safetensors").step
+    os.close(terminal)
+    assert process.wait(timeout=30) == 130
+    assert read_progress(tmp_path / "run" / "checkpoints" / "last.safetensors").step > before
+
+
 def test_help_is_quick(torchcaps_command: Command) -> None:
     torchcaps_command("--help")  # compiled files are written the first time
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -162,3 +184,34 @@ def test_a_damaged_checkpoint_is_refused(torchcaps_command: Command, tmp_path: P
         done = torchcaps_command(*arguments)
         assert done.returncode == 2
         assert "damaged or cut short" in " ".join(done.stderr.split())
+
+
+def run_unread(*arguments: str, folder: Path, errors: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command with a standard output that nobody reads; its errors go to the same place, or are captured."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = str(Path(sys.executable).with_name("torchcaps"))
+    try:
+        return subprocess.run(
+            [program, *arguments],
+            cwd=folder,
+            stdout=writer,
+            stderr=errors or writer,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+
+
+def test_a_closed_pipe_ends_no_training(tmp_path: Path) -> None:
+    """As with ``torchcaps train ... 2>&1 | head -1``: nobody reads on, and the run is finished all the same."""
+    settings = [*SMALL, "--steps", "2", "--set", "filters=8", "--out", "run"]
+    assert run_unread("train", "convnet-avg", *settings, folder=tmp_path).returncode == 0
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["test_images"] == 100
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    ended = run_unread("routings", folder=tmp_path, errors=subprocess.PIPE)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.reproduce.small import new_call, small_spec, small_work
-from torchcaps.reproduce.locks import alone
+from torchcaps.files import file_lock
 from torchcaps.reproduce.results import CellResult, find_results, read_result
 from torchcaps.reproduce.runner import state_of, work_through
 from torchcaps.reproduce.work import Work
@@ -146,7 +146,7 @@ def test_two_runners_do_everything_exactly_once(tmp_path: Path, undisturbed: Pat
 def test_what_another_runner_holds_is_left_to_it(tmp_path: Path) -> None:
     first, _, both, *_ = small_work()
     assert first.training is not None
-    with alone(tmp_path / "runs", first.training.path(tmp_path / "runs").name):
+    with file_lock(tmp_path / "runs" / ".locks" / f"{first.training.path(tmp_path / 'runs').name}.lock"):
         said = run(tmp_path, [first, both], until=time.time() + 3)
     assert said == ["waiting for other runners to do what is left: 2 cells"]
     assert both.training is not None
@@ -175,10 +175,10 @@ def test_nothing_is_begun_when_the_time_is_over(tmp_path: Path) -> None:
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = (
-        "import os, signal, sys; from pathlib import Path; from torchcaps.reproduce.locks import alone\n"
-        "with alone(Path(sys.argv[1]), 'work'): os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, sys; from pathlib import Path; from torchcaps.files import file_lock\n"
+        "with file_lock(Path(sys.argv[1]) / 'work.lock'): os.kill(os.getpid(), signal.SIGKILL)"
     )
     died = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, env=dict(os.environ))
     assert died.returncode == -signal.SIGKILL
-    with alone(tmp_path, "work"):
+    with file_lock(tmp_path / "work.lock"):
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,32 @@ def test_a_map_shows_where_the_couplings_lead() -> None:
         torch.testing.assert_close(shown, expected, atol=1e-4, rtol=1e-3)
     plain = create_model("convnet-avg", size="laptop").eval()
     assert coupling_maps(plain, images) == []
+
+
+@pytest.mark.parametrize("trouble", ["in the way", "full", "read-only"])
+def test_training_goes_on_where_tensorboard_cannot_write(
+    tmp_path: Path, trouble: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tensorboard")
+    alone, run = make(tmp_path / "alone", "tiny"), make(tmp_path / "run", "tiny")
+    fit(alone)
+    folder = run.path / "tensorboard"
+    if trouble == "in the way":
+        folder.write_text("a file where a folder should be", encoding="utf-8")
+    else:
+        folder.mkdir()
+        options = {"full": "size=4k", "read-only": "ro"}[trouble]
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("a tmpfs cannot be mounted without the rights of root")
+        if trouble == "full":
+            (folder / "ballast").write_bytes(bytes(4096))
+    try:
+        fit(run)
+    finally:
+        if folder.is_dir():
+            subprocess.run(["umount", str(folder)], check=True)
+    assert same_weights(alone, run)
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert "goes on without TensorBoard" in said
+    assert "Traceback" not in capfd.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +14,11 @@ import torch
 from safetensors.torch import load_file
 
 import tests.train.tiny  # noqa: F401  (registers the model)
-from torchcaps.train import RunFolder, fit, new_run, read_lines, resolve
+from torchcaps.errors import TorchcapsError
+from torchcaps.files import cache_folder, read_json, write_json
+from torchcaps.kernels import measured
+from torchcaps.train import Interrupted, RunFolder, fit, move_run, new_run, read_lines, resolve
+from torchcaps.train.checkpoint import read_progress
 
 PER_EPOCH = 6  # 180 images for training in batches of 32
 SETTINGS = {
@@ -103,3 +109,125 @@ def test_seeds_differ(tmp_path: Path) -> None:
     fit(one)
     fit(other)
     assert not same_weights(one, other)
+
+
+def stop_after(run: RunFolder, steps: int) -> None:
+    calls = itertools.count(1)
+    with pytest.raises(Interrupted):
+        fit(run, over=lambda: next(calls) == steps)
+
+
+def test_a_checkpoint_beyond_the_last_step_ends_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = make(tmp_path / "run", "tiny")
+    stop_after(run, 5)
+    move_run(run, steps=4)
+    assert fit(run, over=lambda: True).step == 5
+    assert "at step 5, beyond the 4 steps" in caplog.text
+    assert run.best.is_file()
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", "tiny")
+    refused: list[str] = []
+
+    def resume_again() -> bool:
+        with pytest.raises(TorchcapsError, match="is being trained by another process") as caught:
+            fit(run)
+        refused.append(str(caught.value))
+        return len(refused) == 2
+
+    with pytest.raises(Interrupted):
+        fit(run, over=resume_again)
+    assert fit(run).step == 2 * PER_EPOCH, "the lock ends with the training"
+
+
+def test_settings_of_a_run_under_way_stay_as_they_are(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", "tiny")
+    before = run.config_file.read_bytes()
+
+    def move() -> bool:
+        with pytest.raises(TorchcapsError, match="is being trained by another process"):
+            move_run(run, device="auto")
+        return True
+
+    with pytest.raises(Interrupted):
+        fit(run, over=move)
+    assert run.config_file.read_bytes() == before
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_closed_terminal_saves_the_run(tmp_path: Path, ignored: bool) -> None:
+    """SIGHUP stops a training as SIGTERM does, unless nohup has it ignored."""
+    run, before = make(tmp_path / "run", "tiny"), signal.getsignal(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.default_int_handler)
+
+    def hang_up() -> bool:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)  # a hang-up is no second request
+        return False
+
+    try:
+        if ignored:
+            assert fit(run, over=hang_up).step == 2 * PER_EPOCH
+        else:
+            with pytest.raises(Interrupted):
+                fit(run, over=hang_up)
+            assert read_progress(run.last).step in (1, 2)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+SPECTRAL = {"model": "capsnet", "options": {"filters": 16, "types": 4, "hidden": [16, 16]}}
+
+
+def flip_measurements() -> None:
+    """What another machine may find, in place of what was measured here."""
+    for file in (cache_folder() / "convolutions").glob("*/*.json"):
+        found = read_json(file)
+        seconds = found["seconds"]
+        faster = measured.wins(seconds)
+        found["seconds"] = {"pytorch": 1.0, "spectral": 2.0} if faster else {"pytorch": 2.0, "spectral": 1.0}
+        write_json(file, found)
+    measured.spectral_is_faster.cache_clear()
+
+
+def test_a_resumed_run_keeps_the_forms_of_its_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    measured.spectral_is_faster.cache_clear()
+    monkeypatch.setitem(MODELS, "spectral", SPECTRAL)
+    undisturbed, resumed, anew = (make(tmp_path / name, "spectral") for name in ("a", "b", "c"))
+    fit(undisturbed)
+    stop_after(resumed, 8)
+    flip_measurements()
+    fit(resumed)
+    assert same_weights(undisturbed, resumed)
+    recorded = read_json(resumed.environment_file)["training"]
+    assert recorded["threads"] == 1
+    assert {name.split()[-1] for name in recorded["convolutions"]} == {"training", "inference"}
+    fit(anew)
+    assert not same_weights(undisturbed, anew), "the other form has other bits, otherwise this tests nothing"
+    measured.spectral_is_faster.cache_clear()
+
+
+def test_a_resume_with_other_threads_says_that_bits_will_differ(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = make(tmp_path / "run", "tiny")
+    stop_after(run, 2)
+    assert not caplog.records
+    torch.set_num_threads(2)
+    try:
+        stop_after(run, 2)
+    finally:
+        torch.set_num_threads(1)
+    assert "threads 1 before, 2 now" in caplog.text
+    assert "last bits" in caplog.text
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"training": 3}', '{"training": {"convolutions": {"x": 1}}}'])
+def test_a_damaged_record_of_forms_is_made_anew(tmp_path: Path, content: str) -> None:
+    run = make(tmp_path / "run", "tiny")
+    stop_after(run, 2)
+    run.environment_file.write_text(content, encoding="utf-8")
+    assert fit(run).step == 2 * PER_EPOCH
+    assert read_json(run.environment_file)["training"]["convolutions"] == {}

@@ -8,14 +8,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.logging import RichHandler
 from rich.markup import escape
 from rich.table import Table
 
-from torchcaps.progress import error_console
+from torchcaps.progress import LastingConsole, error_console
 
-out = Console(highlight=False)
+out = LastingConsole(highlight=False)
 err = error_console()
 
 

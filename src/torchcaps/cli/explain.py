@@ -35,6 +35,8 @@ def explain(
     from torchcaps.train import load, open_run
 
     config = open_run(run).config()
+    if data is None:
+        open_run(run).check_dataset()
     folder = out or run / "explain"
     title = f"{config.model} on {data or config.data}"
     report = explain_model(

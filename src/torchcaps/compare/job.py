@@ -11,8 +11,8 @@ from torchcaps.compare.robustness import quick_robustness
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.matched import comparable, stopped_like
-from torchcaps.files import file_name, read_json, write_json
-from torchcaps.train import RunConfig, RunFolder, fit, new_run, open_run
+from torchcaps.files import file_lock, file_name, read_json, write_json
+from torchcaps.train import RunConfig, RunFolder, fit, is_free, new_run, open_run
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,13 @@ def run_comparison(
             as it is with the same seed (hinton2018, Table 2).
         announce: is told what is not done anew.
     """
+    with file_lock(path / ".lock", f"another comparison is at work in {path}"):
+        return _compare(entries, path, robustness, match_first, announce)
+
+
+def _compare(
+    entries: list[Entry], path: Path, robustness: bool, match_first: bool, announce: Callable[[str], None]
+) -> Comparison:
     baselines = [entry for entry in entries if entry.label == entries[0].label]
     runs = [_open_or_make(entry, path) for entry in (baselines if match_first else entries)]
     comparison = Comparison(path, {}, {})
@@ -77,9 +84,10 @@ def run_comparison(
 
 def _open_or_make(entry: Entry, parent: Path) -> RunFolder:
     path = parent / f"{file_name(entry.label)}-seed{entry.config.seed}"
-    if not path.exists():
+    if is_free(path):
         return new_run(entry.config, path)
     run = open_run(path)
+    run.check_dataset()
     if run.config() != entry.config:
         raise TorchcapsError(f"{path} holds a run with other settings: choose another --out, or remove it")
     return run

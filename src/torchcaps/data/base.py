@@ -126,6 +126,7 @@ class DatasetRecord:
     by_hand: str = ""  # "folder/file" that a user must put in place, since no checksum of it was published
     augmentation: str = ""  # the usual one for training, see transforms.py
     labels_per_image: int = 1
+    digests: dict[str, str] = field(default_factory=dict)  # of images that may change, see own_images.py
     crop: int | None = None  # models see images cropped to this size: at random in training, else the centre
 
     @property

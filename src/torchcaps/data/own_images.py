@@ -7,7 +7,9 @@ Without them the size, and grey or colour, are chosen to fit the pictures.
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,11 +32,12 @@ TEST_SHARE = 0.2
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """A user's pictures, divided; ``skipped`` says which files were left out and why."""
+    """A user's pictures, divided; ``skipped`` says which files were left out and why, ``digests`` see there."""
 
     train: MemoryImages
     test: MemoryImages
     skipped: tuple[str, ...]
+    digests: dict[str, str]
 
     @property
     def balance(self) -> Balance:
@@ -67,17 +70,37 @@ def open_images(
     for problem in skipped:
         log.warning("skipped: %s", problem)
     good = [
-        (picture, label) for picture, (_, label) in zip(pictures, entries, strict=True) if not isinstance(picture, str)
+        (picture, label, path)
+        for picture, (path, label) in zip(pictures, entries, strict=True)
+        if not isinstance(picture, str)
     ]
-    names = tuple(sorted({label for _, label in good}))
+    names = tuple(sorted({label for _, label, _ in good}))
     if len(names) < 2:
         raise TorchcapsError(
             f"{root} has pictures of {len(names)} classes, at least 2 are needed: one subfolder for each"
         )
-    labels = torch.tensor([names.index(label) for _, label in good])
-    whole = MemoryImages(torch.stack([picture for picture, _ in good]), labels, names)
+    labels = torch.tensor([names.index(label) for _, label, _ in good])
+    whole = MemoryImages(torch.stack([picture for picture, _, _ in good]), labels, names)
     for_training, for_test = divide_by_class(labels, names, seed)
-    return ImageFolder(whole.where(for_training), whole.where(for_test), skipped)
+    base = root.parent if root.is_file() else root
+    files = [Path(os.path.relpath(path, base)).as_posix() for _, _, path in good]
+    found = picture_digests(whole.images, [label for _, label, _ in good], files)
+    return ImageFolder(whole.where(for_training), whole.where(for_test), skipped, found)
+
+
+def picture_digests(images: Tensor, labels: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+    """Digests by which a change of the pictures is found, and which change it was.
+
+    ``pictures`` depends on the pixels alone, ``labels`` on the class of each picture too, ``order`` also on the order
+    of the files, which decides what is held out for the test; ``files`` depends on names and classes, not on pixels.
+
+    Shapes: ``images`` (N, C, H, W) bytes.
+    """
+    pixels = [hashlib.sha256(image.numpy().data).hexdigest() for image in images]
+    labeled = [f"{pixel} {label}" for pixel, label in zip(pixels, labels, strict=True)]
+    named = [f"{file} {label}" for file, label in zip(files, labels, strict=True)]
+    parts = {"pictures": sorted(pixels), "labels": sorted(labeled), "order": labeled, "files": named}
+    return {name: hashlib.sha256("\n".join(lines).encode()).hexdigest() for name, lines in parts.items()}
 
 
 def list_entries(root: Path) -> list[tuple[Path, str]]:
@@ -163,6 +186,7 @@ def images_record(text: str) -> DatasetRecord:
         licence="your own",
         citation=root,
         open=lambda split: sets[split],
+        digests=folder.digests,
         augmentation="shift=2,flip=0.5",
     )
 

@@ -34,6 +34,7 @@ def evaluate_run(run: RunFolder) -> dict[str, Any]:
     The test images take part in nothing but this number.
     """
     config = run.config()
+    run.check_dataset()
     model = load(run.path)
     images = test_images(config)
     measured = measure(model, images)

@@ -103,6 +103,7 @@ class Request:
 
 def evaluate_robustness(run: RunFolder, request: Request) -> dict[str, Any]:
     """Every test and attack that was asked for; ``refused`` says what cannot be done with this run, and why."""
+    run.check_dataset()
     config, model = run.config(), load(run.path)
     tests: dict[str, Any] = {}
     refused: dict[str, str] = {}

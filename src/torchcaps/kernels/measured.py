@@ -1,7 +1,7 @@
 """Which form of a convolution is faster here: measured once for a layer and a batch, and kept between processes.
 
-The choice is kept on disk, not only for speed: the two forms round differently, and a run that is resumed must take
-the form that it took before to end with the same weights.
+Measurements are kept in the user's cache. The two forms round differently, so a run that is resumed must take the forms
+that it took before to end with the same weights: they are saved with the run, and ``use_forms`` brings them back.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
@@ -46,6 +48,37 @@ def worth_measuring(case: Case) -> bool:
     """Whether Fourier transforms could win at all: wide kernels, many channels, small maps, more than a few images."""
     side = -(-case.size // case.stride)
     return case.kernel >= 5 and min(case.inputs, case.outputs) >= 16 and side <= 16 and case.batch >= 8
+
+
+# The forms of the run that is being trained: a description of each convolution, and "pytorch" or "spectral".
+_forms: ContextVar[dict[str, str] | None] = ContextVar("forms", default=None)
+FORMS = ("pytorch", "spectral")
+
+
+@contextlib.contextmanager
+def use_forms(forms: dict[str, str]) -> Iterator[None]:
+    """Take the form of every convolution from ``forms`` while the block runs.
+
+    A convolution that is not listed takes the form that was measured to be faster, and is added to ``forms``.
+    """
+    token = _forms.set(forms)
+    try:
+        yield
+    finally:
+        _forms.reset(token)
+
+
+def spectral_is_chosen(case: Case) -> bool:
+    """Whether a convolution takes the Fourier form: as in the run that is being trained, otherwise if it is faster."""
+    forms = _forms.get()
+    if forms is None:
+        return spectral_is_faster(case)
+    # Without the threads: the form stays the same when a run is resumed with another number of them.
+    layer = f"{case.inputs} to {case.outputs} channels, {case.size} pixels, {case.kernel}x{case.kernel}"
+    name = f"{layer}, stride {case.stride}, batch {case.batch}, {case.mode}"
+    if name not in forms:
+        forms[name] = FORMS[spectral_is_faster(case)]
+    return forms[name] == "spectral"
 
 
 @cache

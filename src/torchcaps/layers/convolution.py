@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from torchcaps.kernels.choice import kernel_choice, runs_compiled
 from torchcaps.kernels.convolution import spectral_convolution
-from torchcaps.kernels.measured import Case, spectral_is_faster, worth_measuring
+from torchcaps.kernels.measured import Case, spectral_is_chosen, worth_measuring
 
 
 class Conv2d(nn.Conv2d):
@@ -48,4 +48,4 @@ class Conv2d(nn.Conv2d):
             mode="training" if learns else "attack" if attacked else "inference",
             threads=torch.get_num_threads(),
         )
-        return worth_measuring(case) and (asked == "fast" or spectral_is_faster(case))
+        return worth_measuring(case) and (asked == "fast" or spectral_is_chosen(case))

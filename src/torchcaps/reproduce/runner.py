@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.files import TakenError, file_lock
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.cells import measure_cell, record_failure
-from torchcaps.reproduce.locks import TakenError, alone
 from torchcaps.reproduce.results import CellResult, read_result
 from torchcaps.reproduce.trained import trained_run
 from torchcaps.reproduce.work import Work
@@ -120,7 +120,8 @@ def _settle(work: Work, call: Call) -> bool:
         return True
     results, runs = call.folders.results, call.folders.runs
     try:
-        with alone(results, "-".join(work.result_file(results).relative_to(results).with_suffix("").parts)):
+        name = "-".join(work.result_file(results).relative_to(results).with_suffix("").parts)
+        with file_lock(results / ".locks" / f"{name}.lock"):
             if call.is_settled(work):  # by a runner that was faster
                 return True
             try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.matched import stopped_like
-from torchcaps.reproduce.locks import alone
+from torchcaps.files import file_lock
 from torchcaps.reproduce.work import Training
 from torchcaps.train import RunFolder, fit, new_run
 
@@ -27,7 +27,7 @@ def trained_run(training: Training, runs: Path, over: Callable[[], bool]) -> Run
     if is_trained(training, runs):
         return run
     baseline = trained_run(Training(training.matched_to), runs, over) if training.matched_to else None
-    with alone(runs, run.path.name):
+    with file_lock(runs / ".locks" / f"{run.path.name}.lock"):
         if is_trained(training, runs):  # by a runner that was faster
             return run
         if not run.config_file.is_file():

@@ -7,7 +7,7 @@ from torchcaps.train.interrupt import Interrupted
 from torchcaps.train.load import load
 from torchcaps.train.loop import fit
 from torchcaps.train.metrics import Line, read_lines
-from torchcaps.train.run_folder import RunFolder, fresh_path, new_run, open_run
+from torchcaps.train.run_folder import RunFolder, fresh_path, is_free, new_run, open_run
 from torchcaps.train.sets import training_sets
 from torchcaps.train.validate import Measured, measure
 
@@ -22,6 +22,7 @@ __all__ = [
     "fit",
     "fresh_path",
     "is_first",
+    "is_free",
     "load",
     "measure",
     "move_run",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from torch import distributed
@@ -10,7 +11,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.train.config import RunConfig, check
 from torchcaps.train.device import make_fabric
 from torchcaps.train.ranks import Ranks
-from torchcaps.train.run_folder import RunFolder, new_run
+from torchcaps.train.run_folder import RunFolder, is_free, new_run
 from torchcaps.train.world import find_world
 
 
@@ -28,16 +29,21 @@ def begin_run(config: RunConfig, path: Path) -> RunFolder:
 
 
 def checked_empty(path: Path) -> Path:
-    """The path, if nothing is there yet."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise TorchcapsError(f"{path} is not empty: name another folder, or go on with it by --resume {path}")
+    """The path, if nothing is there yet, or only the beginning of a run that was killed."""
+    if not is_free(path):
+        resume = f", or go on with it by --resume {path}" if RunFolder(path).config_file.is_file() else ""
+        raise TorchcapsError(f"{path} is not empty: name another folder{resume}")
     return path
 
 
 def move_run(run: RunFolder, **changes: object) -> RunFolder:
     """Let a run go on elsewhere: on another device, or in another number of processes."""
-    if changes:
-        run.write_config(check(run.config().model_dump() | changes))
+    if not changes:
+        return run
+    config = run.config()
+    # Processes that torchrun or Slurm started all come here at once.
+    with contextlib.nullcontext() if find_world(config).started else run.locked():
+        run.write_config(check(config.model_dump() | changes))
     return run
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
+from torchcaps.kernels.choice import kernel_choice
 from torchcaps.train.config import RunConfig
 from torchcaps.train.world import World, find_world
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:  # takes as long to import as torch does, and only a training 
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.strategy import Strategy
     from torch.distributed.device_mesh import DeviceMesh
+
+log = logging.getLogger(__name__)
 
 
 def make_fabric(config: RunConfig) -> Fabric:
@@ -92,6 +97,28 @@ def check_bfloat16() -> None:
         raise TorchcapsError(
             "this machine claims bfloat16 matrix instructions but does not carry them out: use --precision 32-true, "
             "or set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
+        )
+
+
+def describe_conditions(processes: int) -> dict[str, Any]:
+    """What the last bits of a run's weights depend on, besides its settings."""
+    return {
+        "threads": torch.get_num_threads(),
+        "processes": processes,
+        "processor": processor_name(),
+        "torch": torch.__version__,
+        "kernels": kernel_choice(),
+    }
+
+
+def tell_conditions(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Warn if a run goes on under other conditions than before; a run of an earlier version has recorded none."""
+    changed = [
+        f"{name} {before[name]} before, {now[name]} now" for name in now if before.get(name, now[name]) != now[name]
+    ]
+    if changed:
+        log.warning(
+            "the weights will differ in their last bits from those of an undisturbed run: %s", "; ".join(changed)
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from torch import optim
 from torchcaps.data import Augmentation, ImageSet, Subset
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import remove_unfinished
+from torchcaps.kernels.measured import use_forms
 from torchcaps.models import Model, Output
 from torchcaps.train.batch_norm import set_shared, share_statistics
 from torchcaps.train.board import SHOWN, BoardFigures, open_board
@@ -20,7 +23,7 @@ from torchcaps.train.callbacks import Callback
 from torchcaps.train.checkpoint import Progress, all_finite, load_checkpoint, save_checkpoint, save_weights
 from torchcaps.train.config import RunConfig
 from torchcaps.train.denormals import flushed_denormals
-from torchcaps.train.device import make_fabric
+from torchcaps.train.device import describe_conditions, make_fabric, tell_conditions
 from torchcaps.train.display import Display
 from torchcaps.train.interrupt import Interrupted, stop_requests
 from torchcaps.train.metrics import Metrics, make_line
@@ -35,6 +38,7 @@ from torchcaps.train.sets import training_sets
 from torchcaps.train.validate import measure, seen_by
 from torchcaps.train.world import find_world
 
+log = logging.getLogger(__name__)
 MOST_PREPARATION = 10_000  # images for what a model learns from pixels alone, such as their mean
 FEWEST_VALIDATIONS = 4
 MATCHING_VALIDATIONS = 10  # an epoch, where a run stops at an accuracy: it should not run far past it
@@ -59,16 +63,29 @@ def fit(run: RunFolder, *, over: Callable[[], bool] = lambda: False, callbacks: 
             raise TorchcapsError("callbacks watch a training in their own process: start the others by torchrun")
         return train_in_processes(run, world.processes, over)
     ranks = Ranks(make_fabric(config))
-    with ranks.watched(run.path), flushed_denormals():
-        return train(run, config, ranks, over, callbacks)
+    forms = run.convolution_forms()
+    with ranks.watched(run.path), contextlib.ExitStack() as held, flushed_denormals(), use_forms(forms):
+        with ranks.refusing_together():
+            if ranks.first:
+                held.enter_context(run.locked())
+                run.check_dataset()
+        return train(run, config, ranks, forms, over, callbacks)
 
 
 def train(
-    run: RunFolder, config: RunConfig, ranks: Ranks, over: Callable[[], bool], callbacks: Sequence[Callback]
+    run: RunFolder,
+    config: RunConfig,
+    ranks: Ranks,
+    forms: dict[str, str],
+    over: Callable[[], bool],
+    callbacks: Sequence[Callback],
 ) -> Progress:
-    """What every process does; see :func:`fit`."""
+    """What every process does; see :func:`fit`. ``forms`` are those of the convolutions, see ``use_forms``."""
     fabric = ranks.fabric
+    recorded, conditions = run.training_record(), describe_conditions(ranks.count)
     if ranks.first:
+        if run.last.is_file():
+            tell_conditions(recorded, conditions)
         remove_unfinished(run.path)
         remove_unfinished(run.last.parent)
     training, validation = training_sets(config)
@@ -92,6 +109,10 @@ def train(
     enough = config.stop_at_accuracy or math.inf
     if enough <= 1:
         validate_every = min(validate_every, -(-per_epoch // MATCHING_VALIDATIONS))
+    if progress.step > total:
+        log.warning(
+            "%s is at step %s, beyond the %s steps of its settings: it ends here", run.path, progress.step, total
+        )
     schedule, augment = make_schedule(config.schedule), Augmentation(config.augmentation)
     board = open_board(run.path, progress.step) if ranks.first else None
     metrics = Metrics(run.metrics_file, progress, board) if ranks.first else None
@@ -102,9 +123,13 @@ def train(
     saved_at = time.monotonic()
 
     def save() -> None:
-        nonlocal saved_at
+        nonlocal saved_at, recorded
         if not all_finite(model):
             ranks.refuse(f"the weights are no longer finite at step {progress.step}. {ADVICE} {run.path}")
+        record = conditions | {"convolutions": ranks.union(forms)}
+        if ranks.first and record != recorded:
+            run.write_training_record(record)
+            recorded = record
         save_checkpoint(run.last, model, bare, progress, write=ranks.first)
         ranks.wait()  # what one has written, all may rely on
         saved_at = time.monotonic()
@@ -112,7 +137,7 @@ def train(
     display = Display(f"{config.model} on {config.data}", progress.step, total, shown=ranks.first)
     with display, stop_requests() as stop:
         while True:
-            due = progress.step % validate_every == 0 or progress.step == total
+            due = progress.step % validate_every == 0 or progress.step >= total
             if due and progress.validated_at < progress.step:
                 with gathered(with_loss):
                     accuracy = measure_together(ranks, model, validation)
@@ -129,7 +154,7 @@ def train(
                 with gathered(with_loss), torch.no_grad():
                     for each in watching:
                         each.on_validation(line, model)
-            if progress.step == total or progress.best_accuracy >= enough:
+            if progress.step >= total or progress.best_accuracy >= enough:
                 break
 
             began = time.perf_counter()

@@ -6,11 +6,14 @@ import csv
 import io
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cannot_write, read_text, write_text
 from torchcaps.train.checkpoint import Progress
+
+if TYPE_CHECKING:  # which knows a line of metrics
+    from torchcaps.train.board import Board
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Metrics:
     Opening it again after a kill drops what lies beyond the last checkpoint.
     """
 
-    def __init__(self, path: Path, progress: Progress, board: Any) -> None:
+    def __init__(self, path: Path, progress: Progress, board: Board | None) -> None:
         self.path, self._board = path, board
         reached = {"train": progress.step, "validation": progress.validated_at}
         kept = [line for line in read_lines(path) if line.step <= reached.get(line.split, -1)]
@@ -80,7 +83,7 @@ class Metrics:
                     self._board.add_scalar(f"{line.split}/{name}", value, line.step)
 
     def close(self) -> None:
-        """Flush what TensorBoard holds back."""
+        """Close TensorBoard's file."""
         if self._board is not None:
             self._board.close()
 

@@ -61,6 +61,25 @@ class Ranks:
         raise TorchcapsError(message)
 
     @contextlib.contextmanager
+    def refusing_together(self) -> Iterator[None]:
+        """Stop all processes if the block raises a TorchcapsError in one of them; only that one says why."""
+        refusal = None
+        try:
+            yield
+        except TorchcapsError as error:
+            refusal = error
+        if self.any(refusal is not None)[0]:
+            raise refusal or SystemExit(2)
+
+    def union(self, own: dict[str, str]) -> dict[str, str]:
+        """Entries of all processes that compute on a CPU; where two differ, that of the first process."""
+        if self.count == 1 or self.fabric.device.type != "cpu":
+            return dict(own)
+        found: list[dict[str, str]] = [{}] * self.count
+        torch.distributed.all_gather_object(found, own)
+        return {name: form for each in reversed(found) for name, form in each.items()}
+
+    @contextlib.contextmanager
     def watched(self, folder: Path) -> Iterator[None]:
         """Turn the loss of another process, which shows as a broken connection, into one sentence."""
         try:

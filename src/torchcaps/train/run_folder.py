@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import shutil
 import time
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import file_name, write_json, write_text
+from torchcaps.files import file_lock, file_name, read_json, write_json, write_text
+from torchcaps.kernels.measured import FORMS
 from torchcaps.train.config import RunConfig, check, read_settings
+from torchcaps.train.sets import Fingerprint, dataset_changes, dataset_fingerprint
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,14 @@ class RunFolder:
     @property
     def config_file(self) -> Path:
         return self.path / "config.yaml"
+
+    @property
+    def environment_file(self) -> Path:
+        return self.path / "environment.json"
+
+    @property
+    def dataset_file(self) -> Path:
+        return self.path / "dataset.json"
 
     @property
     def metrics_file(self) -> Path:
@@ -58,13 +75,69 @@ class RunFolder:
         """Write the settings, whole or not at all."""
         write_text(self.config_file, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
+    def locked(self) -> AbstractContextManager[None]:
+        """Let nobody else train the run or change its settings while a block runs."""
+        return file_lock(self.path / ".lock", f"{self.path} is being trained by another process")
+
+    def check_dataset(self) -> None:
+        """Refuse a dataset that is not the one that the run was trained on.
+
+        Other pixels in the same files are a warning: another version of an image decoder gives other pixels too. A run
+        of an earlier version has no fingerprint; its classes are in its settings.
+        """
+        config = self.config()
+        before = Fingerprint(config.class_names)
+        if self.dataset_file.exists():
+            try:
+                before = TypeAdapter(Fingerprint).validate_python(read_json(self.dataset_file))
+            except ValidationError as error:
+                raise TorchcapsError(
+                    f"{self.dataset_file} is not what torchcaps wrote: restore it, or remove it to do without"
+                ) from error
+        now = dataset_fingerprint(config.data)
+        if changes := dataset_changes(before, now):
+            raise TorchcapsError(
+                f"{config.data} is not as it was when the run in {self.path} began: {changes}. Restore it, or train a "
+                "new run"
+            )
+        if before.digests.get("pictures", "") != now.digests.get("pictures", "") and before.digests:
+            log.warning(
+                "%s: the pixels of its pictures are not those that it was trained on. Files were edited, or are "
+                "decoded by another version of Pillow",
+                self.path,
+            )
+
+    def training_record(self) -> dict[str, Any]:
+        """What ``write_training_record`` wrote; empty if nothing can be read."""
+        try:
+            found = read_json(self.environment_file)["training"]
+        except (TorchcapsError, KeyError, TypeError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def convolution_forms(self) -> dict[str, str]:
+        """The form that each convolution takes in training, as far as it was recorded."""
+        found = self.training_record().get("convolutions")
+        pairs = found.items() if isinstance(found, dict) else ()
+        return {name: form for name, form in pairs if form in FORMS}
+
+    def write_training_record(self, record: dict[str, Any]) -> None:
+        """Keep in environment.json what the bits of the weights depend on: threads, processor, forms."""
+        try:
+            environment = read_json(self.environment_file)
+        except TorchcapsError:
+            environment = {}
+        kept = environment if isinstance(environment, dict) else {}
+        write_json(self.environment_file, kept | {"training": record})
+
 
 def new_run(config: RunConfig, path: Path) -> RunFolder:
     """Make the folder of a run that is about to begin."""
     run = RunFolder(path)
     existed = path.exists()
     try:
-        write_json(path / "environment.json", describe_environment())
+        write_json(run.environment_file, describe_environment())
+        write_json(run.dataset_file, asdict(dataset_fingerprint(config.data)))
         # The settings come last: a folder that has them is a run.
         run.write_config(config)
     except TorchcapsError:
@@ -81,6 +154,25 @@ def open_run(path: Path) -> RunFolder:
         reason = "has no config.yaml" if path.is_dir() else "is not a folder"
         raise TorchcapsError(f"{path} {reason}, so it is not a run. A run is made by 'torchcaps train'")
     return run
+
+
+def is_free(path: Path) -> bool:
+    """Whether a new run can be made here: nothing is there, or only what ``new_run`` leaves when it is killed."""
+    if not path.is_dir():
+        return not path.exists() and not path.is_symlink()
+    return all(_is_leftover(each) for each in path.iterdir())
+
+
+def _is_leftover(file: Path) -> bool:
+    if file.is_symlink() or not file.is_file():
+        return False
+    if re.fullmatch(r"\.(environment\.json|dataset\.json|config\.yaml)\.[0-9a-f]{8}\.tmp", file.name):
+        return True
+    keys = {"environment.json": {"command", "versions"}, "dataset.json": {"classes", "digests"}}.get(file.name)
+    try:
+        return keys is not None and keys <= read_json(file).keys()
+    except (TorchcapsError, AttributeError):
+        return False
 
 
 def fresh_path(parent: Path, config: RunConfig) -> Path:
