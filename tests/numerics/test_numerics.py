@@ -30,11 +30,12 @@ def test_trouble_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_batch_that_is_not_a_number_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One image of the set is damaged: the run stops at the first batch that holds it, and says which images."""
-    whole = Subset.batch
+    whole, damaged_sizes = Subset.batch, {90}  # the training images; the other 10 are for validation
 
     def damaged(images: Subset, indices: torch.Tensor) -> Batch:
         batch = whole(images, indices)
-        batch.images[indices == 7] = float("nan")
+        if len(images) in damaged_sizes:
+            batch.images[indices == 7] = float("nan")
         return batch
 
     monkeypatch.setattr(Subset, "batch", damaged)
@@ -42,5 +43,8 @@ def test_a_batch_that_is_not_a_number_is_named(tmp_path: Path, monkeypatch: pyte
     run = new_run(resolve(model="tiny", data="glyphs", **settings), tmp_path / "run")
     with pytest.raises(TorchcapsError, match=r"became nan at step \d+, images \[([\d, ]*\D)?7\b[\d, ]*\]\. .* kept in"):
         fit(run)
+    damaged_sizes.add(10)
+    with pytest.raises(TorchcapsError, match="got NaN or infinity in 1 of 10 images, the first at index 7: "):
+        fit(new_run(run.config(), tmp_path / "other"))
     monkeypatch.undo()
     assert fit(run).step == 6
