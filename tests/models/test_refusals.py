@@ -53,6 +53,7 @@ def test_an_ensemble_averages_scores() -> None:
     assert torch.equal(output.logits.argmax(1), output.scores.argmax(1))
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_pixels_are_not_looked_at_where_a_graph_is_traced() -> None:
     """The check reads a tensor's values, which torch.compile, torch.export, torch.jit and vmap do not allow."""
     model, images = create_model("lenet", size="laptop").eval().requires_grad_(False), torch.rand(3, 1, 28, 28)
@@ -70,6 +71,13 @@ def test_pixels_are_not_looked_at_where_a_graph_is_traced() -> None:
     assert "isfinite" not in str(traced.graph)
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
         assert model(mode.from_tensor(images)).scores.shape == (3, 10)
+
+
+def test_large_pixels_are_finite() -> None:
+    """Their sum is not: it overflows."""
+    images = torch.full((2, 1, 28, 28), 3e38)
+    assert not images.sum().isfinite()
+    assert create_model("lenet", size="laptop")(images).scores.shape == (2, 10)
 
 
 def test_a_mean_image_is_not_learned_from_damaged_pixels() -> None:
