@@ -77,6 +77,8 @@ def inspect_layers(model: Model, images: Tensor, *, votes: bool = False) -> tupl
         output: Output = model(images)
     states = []
     for call in calls:
+        if call.layer not in names:  # of another model that this one calls without having it as a submodule
+            continue
         seen = children_of_slots(call.layer.transform, call.children.pose.shape[1:4]).to(call.children.pose.device)
         couplings = [each.detach() for each in call.couplings]  # some routings hand out their parameters
         name, routing = names[call.layer], call.layer.routing
