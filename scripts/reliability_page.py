@@ -37,6 +37,24 @@ which are recognised. `--strategy fsdp` spreads the weights over the processes.
 - The first process writes; all wait until it has. A stop request (Ctrl-C, SIGTERM, SIGUSR1, SIGHUP) that reaches one
   process stops all of them at the same step, with everything saved. If one is killed, the others say so and stop.
 
+## Numbers
+
+- An empty batch gives an empty output, in every model.
+- Models in float16 and bfloat16 (`model.half()`, `model.bfloat16()`) take images of that type. Routing and the lengths
+  of capsules are computed in float32 and rounded.
+- A model refuses images with NaN or infinite pixels, if they are on a CPU. On other devices the check would wait for
+  the device and is skipped; so it is while a graph is traced. Training checks the loss and the gradient instead, on
+  every device.
+
+## Threads and forked processes
+
+- Several threads may use one model for predictions and for `inspect_layers` at the same time. `use_kernels` holds in
+  the thread that enters it; threads started inside do not inherit it.
+- A process that was forked after torch has computed something must compute on one thread: call
+  `torch.set_num_threads(1)` in it first, as the workers of a `DataLoader` do. On more threads it may wait forever,
+  because the OpenMP runtime of PyTorch does not survive a fork. Where several threads are needed, start processes with
+  `multiprocessing.get_context("spawn")`.
+
 ## What is not promised
 
 - One thread and two threads give different last bits, and so do different processors, devices and versions of torch.

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from tests.reference import dynamic as reference
-from torchcaps.functional import log_odds, safe_norm, softmax_over_parents, squash
+from torchcaps.functional import exponential_squash, log_odds, safe_norm, softmax_over_parents, squash
 
 # Any finite float32 whose square may overflow or vanish.
 NUMBERS = st.floats(-(2.0**100), 2.0**100, width=32)
@@ -60,3 +62,16 @@ def test_softmax_shares_each_child_among_its_parents() -> None:
 def test_log_odds_is_finite_at_the_ends() -> None:
     assert torch.isfinite(log_odds(torch.tensor([0.0, 1.0]))).all()
     torch.testing.assert_close(log_odds(torch.tensor([0.25])), torch.tensor([-math.log(3)]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [safe_norm, squash, exponential_squash])
+def test_half_precision_is_float32_rounded(function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+    """Squares of float16 numbers above 256 overflow, and the small constants of these functions are zero in it."""
+    rows = torch.cat([torch.zeros(1, 8), torch.full((1, 8), 6e-8), torch.randn(3, 8), torch.full((1, 8), 2e4)])
+    vectors = rows.to(dtype).requires_grad_()
+    result = function(vectors)
+    assert torch.equal(result, function(vectors.detach().float()).to(dtype))
+    result.sum().backward()
+    assert vectors.grad is not None
+    assert vectors.grad.isfinite().all()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 TINY = 1e-30  # below any length that matters, above float32's smallest normal number
+HALF_PRECISION = (torch.float16, torch.bfloat16)  # computed in float32 here: TINY is zero in float16
 
 
 def safe_norm(vectors: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
@@ -17,6 +18,8 @@ def safe_norm(vectors: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     >>> safe_norm(torch.tensor([[3.0, 4.0], [3e30, 4e30]]))
     tensor([5.0000e+00, 5.0000e+30])
     """
+    if vectors.dtype in HALF_PRECISION:
+        return safe_norm(vectors.float(), dim, keepdim).to(vectors.dtype)
     peak = vectors.detach().abs().amax(dim, keepdim=True).clamp_min(TINY)
     squares = (vectors / peak).square().sum(dim, keepdim=True)
     norm = peak * squares.clamp_min(TINY).sqrt()
@@ -33,6 +36,8 @@ def squash(vectors: Tensor, dim: int = -1) -> Tensor:
     >>> squash(torch.tensor([3.0, 4.0])).norm()  # 25 / 26
     tensor(0.9615)
     """
+    if vectors.dtype in HALF_PRECISION:
+        return squash(vectors.float(), dim).to(vectors.dtype)
     norm = safe_norm(vectors, dim, keepdim=True).clamp_min(1e-15)  # so that 1/|s| and its gradient are finite
     return vectors / (norm + 1.0 / norm)
 
@@ -45,6 +50,8 @@ def exponential_squash(vectors: Tensor, dim: int = -1) -> Tensor:
     >>> exponential_squash(torch.tensor([3.0, 4.0])).norm()  # 1 - exp(-5)
     tensor(0.9933)
     """
+    if vectors.dtype in HALF_PRECISION:
+        return exponential_squash(vectors.float(), dim).to(vectors.dtype)
     norm = safe_norm(vectors, dim, keepdim=True).clamp_min(1e-12)  # where the factor is 1 already
     return vectors * (-torch.expm1(-norm) / norm)
 
@@ -115,5 +122,7 @@ def common_agreement(votes: Tensor, poses: Tensor) -> Tensor:
 
 def log_odds(probability: Tensor) -> Tensor:
     """Logit of a probability, finite also where rounding has made it 0 or 1."""
+    if probability.dtype in HALF_PRECISION:
+        return log_odds(probability.float()).to(probability.dtype)
     margin = torch.finfo(probability.dtype).eps
     return probability.clamp(margin, 1 - margin).logit()

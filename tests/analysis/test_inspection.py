@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
+from torch import nn
 
 from torchcaps.analysis import inspect_layers
 from torchcaps.errors import TorchcapsError
@@ -71,3 +75,33 @@ def test_slots_are_the_children_that_their_votes_depend_on(name: str) -> None:
 def test_a_model_without_capsule_layers_is_refused() -> None:
     with pytest.raises(TorchcapsError, match="ConvNetAvg has no capsule layers"):
         inspect_layers(create_model("convnet-avg", size="laptop"), torch.rand(1, 1, 28, 28))
+
+
+@pytest.mark.parametrize("name", ["capsnet", "matrix-capsnet"])
+def test_threads_do_not_see_each_other(name: str) -> None:
+    """Two inspections and a prediction of one model, all of them in the middle of their forward pass at once."""
+    model = create_model(name, size="laptop", **SMALL[name]).train()
+    batches = [torch.rand(count, 1, 28, 28) for count in (1, 2, 3)]
+    expected = [inspect_layers(model, images, votes=True) for images in batches[:2]]
+    together, training = threading.Barrier(3), []
+
+    def meet(module: nn.Module, args: object, output: object) -> None:
+        together.wait(timeout=30)
+        training.append(any(each.training for each in model.modules()))
+        together.wait(timeout=30)
+
+    handle = model.primary.register_forward_hook(meet)
+    with ThreadPoolExecutor(3) as threads:
+        inspected = [threads.submit(inspect_layers, model, images, votes=True) for images in batches[:2]]
+        predicted = threads.submit(model, batches[2])
+        found = [each.result() for each in inspected]
+        assert predicted.result().scores.shape == (3, 10)
+    handle.remove()
+    for (output, layers), (wanted, wanted_layers) in zip(found, expected, strict=True):
+        torch.testing.assert_close(output.scores, wanted.scores)
+        assert [layer.name for layer in layers] == [layer.name for layer in wanted_layers]
+        for layer, other in zip(layers, wanted_layers, strict=True):
+            torch.testing.assert_close(layer.votes, other.votes)
+            torch.testing.assert_close(layer.couplings, other.couplings)
+    assert training == [False] * 3
+    assert model.training, "the last thread puts the mode back"

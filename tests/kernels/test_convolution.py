@@ -143,6 +143,18 @@ def test_layer_is_a_drop_in(own_cache: Path) -> None:
         assert all(relative(each, results[0]) < 2e-6 for each in results)
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_an_empty_batch(learns: bool) -> None:
+    images = torch.rand(0, 16, 12, 12, requires_grad=True)
+    layer = Conv2d(16, 16, 5, 2).requires_grad_(learns)
+    with use_kernels("fast"):
+        both = layer(images), spectral_convolution(images, layer.weight, 2)
+    for maps in both:
+        assert maps.shape == (0, 16, 4, 4)
+        (slope,) = torch.autograd.grad(maps.sum(), images)
+        assert slope.shape == images.shape
+
+
 def test_forced_form_is_the_one_that_runs() -> None:
     torch.manual_seed(0)
     layer, images = Conv2d(16, 16, 5), torch.rand(8, 16, 12, 12)

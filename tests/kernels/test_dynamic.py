@@ -82,6 +82,16 @@ def test_finite_for_any_votes(scale: float) -> None:
     assert all(torch.isfinite(slope).all() for slope in slopes)
 
 
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("choice", ["fast", "plain"])
+def test_an_empty_batch(choice: str, iterations: int) -> None:
+    layer, capsules = make(iterations)
+    with use_kernels(choice):
+        result, slopes = gradients(layer, Capsules(capsules.pose.detach()[:0].requires_grad_()))
+    assert result.shape == (0, 1, 1, 5, 16)
+    assert not any(slope.any() for slope in slopes)
+
+
 def test_memory_is_given_back() -> None:
     layer, capsules = make(3)
     routed = layer._route_factors(capsules)

@@ -140,6 +140,20 @@ def test_finite_for_any_votes(scale: float, active: float) -> None:
     assert all(torch.isfinite(each).all() for each in result + slopes)
 
 
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_an_empty_batch(name: str, recompute: bool) -> None:
+    layer, capsules = make(name, recompute=recompute)
+    empty = Capsules(*(each.detach()[:0].requires_grad_() for each in capsules))
+    for choice in ("fast", "plain"):
+        with use_kernels(choice):
+            result, slopes = gradients(layer, empty)
+            filled, _ = gradients(layer, capsules)
+        assert [each.shape[1:] for each in result] == [each.shape[1:] for each in filled]
+        assert [len(each) for each in result] == [0, 0]
+        assert not any(slope.any() for slope in slopes)
+
+
 def test_the_choice_can_be_forced_and_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel_choice() == "auto"
     monkeypatch.setenv("TORCHCAPS_KERNELS", "plain")

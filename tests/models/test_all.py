@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.kernels.choice import use_kernels
 from torchcaps.losses import losses, one_hot
 from torchcaps.models import Model, ModelRecord, create_model, models
 from torchcaps.train.schedules import make_schedule
@@ -67,6 +68,83 @@ def test_images_do_not_influence_each_other(record: ModelRecord) -> None:
     model, images = build(record).eval(), torch.rand(3, *record.image)
     alone = torch.cat([model(image.unsqueeze(0)).scores for image in images])
     torch.testing.assert_close(model(images).scores, alone, rtol=1e-3, atol=1e-4)
+
+
+@each_model
+@pytest.mark.parametrize("training", [False, True])
+def test_an_empty_batch_gives_an_empty_output(record: ModelRecord, training: bool) -> None:
+    model = build(record).train(training)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    for kernels in ("auto", "plain"):
+        images = torch.rand(0, *record.image, requires_grad=True)
+        with use_kernels(kernels):
+            output = model(images)
+        assert output.scores.shape == output.logits.shape == (0, 10)
+        total = output.scores.sum() + output.logits.sum()
+        if model.decoder is not None:
+            drawn = model.reconstruct(output)
+            assert drawn.shape == (0, *record.image)
+            total = total + drawn.sum()
+        model.zero_grad()
+        total.backward()
+        assert images.grad is not None
+        assert images.grad.shape == images.shape
+        assert all(not each.grad.any() for each in model.parameters() if each.grad is not None)
+        loss = losses.get(record.recipe.loss).compute(output.scores, output.logits, torch.zeros(0, 10), 0.5)
+        assert loss.isnan(), "the mean over no images, as in torch"
+    for name, value in model.state_dict().items():  # running means and couplings have seen nothing
+        assert name.endswith("num_batches_tracked") or torch.equal(value, state[name]), name
+    model.after_step(output, torch.zeros(0, dtype=torch.long))
+    assert all(value.isfinite().all() for value in model.state_dict().values())
+
+
+@each_model
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_close_to_float32(record: ModelRecord, dtype: torch.dtype) -> None:
+    exact, model = build(record).eval(), build(record).eval().to(dtype)
+    images = torch.cat([torch.rand(2, *record.image), torch.zeros(1, *record.image), torch.ones(1, *record.image)])
+    expected, output = exact(images), model(images.to(dtype))
+    tolerance = 4 * torch.finfo(dtype).eps
+    for name in ("scores", "pose"):
+        wanted, found = getattr(expected, name), getattr(output, name)
+        assert (wanted is None) == (found is None)
+        if wanted is not None:
+            assert found.dtype == dtype
+            torch.testing.assert_close(found.float(), wanted, rtol=tolerance, atol=tolerance)
+    assert output.logits.dtype == dtype
+    assert output.logits.isfinite().all()
+    if model.decoder is not None:
+        drawn = model.reconstruct(output)
+        torch.testing.assert_close(drawn.float(), exact.reconstruct(expected), rtol=tolerance, atol=tolerance)
+
+
+@each_model
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_has_finite_gradients(record: ModelRecord, dtype: torch.dtype) -> None:
+    model, labels = build(record).to(dtype).train(), torch.arange(4)
+    images = torch.rand(4, *record.image)
+    images[0] = 0
+    output = model(images.to(dtype).requires_grad_())
+    loss = losses.get(record.recipe.loss).compute(output.scores, output.logits, one_hot(labels, 10), 0.5)
+    if model.decoder is not None:
+        loss = loss + (model.reconstruct(output, labels) - images).square().mean()
+    loss.backward()
+    model.after_step(output, labels)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+    assert all(value.isfinite().all() for value in model.state_dict().values())
+
+
+@each_model
+@pytest.mark.parametrize("pixel", [float("nan"), float("inf"), -float("inf")])
+def test_pixels_that_are_not_finite_are_refused(record: ModelRecord, pixel: float) -> None:
+    images = torch.rand(5, *record.image)
+    images[3, 0, 1, 2] = pixel
+    model = build(record)
+    with pytest.raises(TorchcapsError, match=r"got NaN or infinity in 1 of 5 images, the first at index 3: ") as caught:
+        model(images)
+    assert "\n" not in str(caught.value)
 
 
 @each_model

@@ -51,3 +51,20 @@ def test_every_combination_learns_a_batch_or_is_refused(body: str, routing: str)
         history.append(loss.item())
     assert all(torch.tensor(history).isfinite())
     assert min(history[1:]) < history[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("routing", routings.names())
+@pytest.mark.parametrize("body", BODIES)
+def test_every_combination_runs_in_half_precision(body: str, routing: str, dtype: torch.dtype) -> None:
+    if not possible(body, routing):
+        pytest.skip("refused when the model is built")
+    name, settings = BODIES[body]
+    settings = {"size": "laptop", "filters": 8, "routing": routing, "image_size": 23, **settings}
+    model, labels = create_model(name, **settings).to(dtype), torch.arange(4)
+    output = model(torch.rand(4, 1, 23, 23).to(dtype))
+    margin_loss(output.scores, one_hot(labels, 10)).backward()
+    model.after_step(output, labels)
+    assert output.scores.dtype == output.logits.dtype == dtype
+    assert all(each.grad is not None and each.grad.isfinite().all() for each in model.parameters())
+    assert all(each.isfinite().all() and each.dtype == dtype for each in model.buffers() if each.is_floating_point())

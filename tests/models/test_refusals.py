@@ -51,3 +51,39 @@ def test_an_ensemble_averages_scores() -> None:
     output = Ensemble(members).eval()(images)
     torch.testing.assert_close(output.scores, expected)
     assert torch.equal(output.logits.argmax(1), output.scores.argmax(1))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_pixels_are_not_looked_at_where_a_graph_is_traced() -> None:
+    """The check reads a tensor's values, which torch.compile, torch.export, torch.jit and vmap do not allow."""
+    model, images = create_model("lenet", size="laptop").eval().requires_grad_(False), torch.rand(3, 1, 28, 28)
+    expected = model(images).scores
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    exported = torch.export.export(model, (images,)).module()
+    traced = torch.jit.trace(lambda pixels: model(pixels).scores, images)
+    for answer in (
+        compiled(images).scores,
+        exported(images).scores,
+        traced(images),
+        torch.func.vmap(lambda image: model(image.unsqueeze(0)).scores.squeeze(0))(images),
+    ):
+        torch.testing.assert_close(answer, expected)
+    assert "isfinite" not in str(traced.graph)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert model(mode.from_tensor(images)).scores.shape == (3, 10)
+
+
+def test_large_pixels_are_finite() -> None:
+    """Their sum is not: it overflows."""
+    images = torch.full((2, 1, 28, 28), 3e38)
+    assert not images.sum().isfinite()
+    assert create_model("lenet", size="laptop")(images).scores.shape == (2, 10)
+
+
+def test_a_mean_image_is_not_learned_from_damaged_pixels() -> None:
+    model = create_model("g-capsnet-multi", size="laptop", channels=3, image_size=32)
+    images = torch.rand(4, 3, 32, 32)
+    images[2, 0, 0, 0] = float("nan")
+    with pytest.raises(TorchcapsError, match="in 1 of 4 images, the first at index 2"):
+        model.prepare(images)
+    assert not model.preprocess.mean.any()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from tests.numerics.stress import KINDS, stress
+from tests.numerics.stress import EDGES, KINDS, stress
 from torchcaps.environment import describe_environment
 from torchcaps.files import read_json, write_json
 from torchcaps.models import models
@@ -49,7 +49,7 @@ def main() -> int:
                 {
                     "inputs_per_model": asked.inputs,
                     "seed": asked.seed,
-                    "kinds": [*KINDS, "each of them attacked"],
+                    "kinds": [*KINDS, "each of them attacked", *EDGES],
                     "models": report,
                     "models_in_all": len(list(models)),
                     "images": sum(int(str(each["images"])) for each in report.values()),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Generator, Tensor
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.models import ModelRecord, create_model
 from torchcaps.train import resolve
 from torchcaps.train.objective import Objective
@@ -37,6 +39,9 @@ KINDS: dict[str, Callable[[int, Shape, Generator], Tensor]] = {
     "one pixel": one_pixel,
     "random": lambda count, shape, draw: torch.rand(count, *shape, generator=draw),
 }
+
+
+EDGES = ("empty batch", "float16", "bfloat16", "a pixel that is not finite")
 
 
 @dataclass
@@ -73,9 +78,31 @@ def check(objective: Objective, images: Tensor, labels: Tensor, name: str, found
     return images.grad
 
 
+def check_edges(record: ModelRecord, seed: int, found: Stressed) -> None:
+    """An empty batch, half precision, and pixels that are not finite, which the model must refuse."""
+    draw = Generator().manual_seed(seed)
+    images = torch.cat([kind(1, record.image, draw) for kind in KINDS.values()])
+    model = build(record, seed).model.eval()
+    expected = model(images, check_finite=False).scores
+    if model(images[:0]).scores.shape != (0, model.classes):
+        found.troubles.append("empty batch: scores")
+    for pixel in (float("nan"), float("inf"), -float("inf")):
+        damaged = images.clone()
+        damaged[0, 0, 0, 0] = pixel
+        with contextlib.suppress(TorchcapsError):
+            model(damaged)
+            found.troubles.append(f"a pixel that is {pixel}: not refused")
+    for dtype in (torch.float16, torch.bfloat16):
+        output = build(record, seed).model.eval().to(dtype)(images.to(dtype), check_finite=False)
+        distance = (output.scores.float() - expected).abs().max().item()
+        if not (distance <= 8 * torch.finfo(dtype).eps and output.logits.isfinite().all()):  # also where it is NaN
+            found.troubles.append(f"{dtype}: scores differ from those in float32 by {distance}")
+
+
 def stress(record: ModelRecord, inputs: int, *, batch: int = 64, seed: int = 0) -> Stressed:
     """Every kind of image in turn, in batches of one kind and in mixed ones, and each batch attacked as well."""
     objective, draw, found = build(record, seed), Generator().manual_seed(seed), Stressed()
+    check_edges(record, seed, found)
     number = 0
     while found.images < inputs:
         labels = torch.randint(10, (batch,), generator=draw)

@@ -1,24 +1,29 @@
 """The inner state of every capsule layer of a model, for given images.
 
-A capsule layer hands out its couplings and votes on request, and keeps nothing. So one forward pass is run in which
-every layer is asked: hooks put the lists to be filled into its call, and are gone afterwards.
+A capsule layer does not store its couplings and votes. They are recorded during one forward pass, by
+:func:`torchcaps.layers.capsule_layer.record_layers`. Several threads may inspect one model at the same time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import safe_norm
 from torchcaps.layers import CapsuleLayer, Capsules, ChannelConvTransform, Transform
+from torchcaps.layers.capsule_layer import record_layers
 from torchcaps.models import Model, Output
 from torchcaps.routing import Routing
+
+_mode_lock = threading.Lock()
+_modes: dict[Model, tuple[int, bool]] = {}  # models being inspected: by how many threads, and their mode before
 
 
 @dataclass(frozen=True)
@@ -65,38 +70,38 @@ def inspect_layers(model: Model, images: Tensor, *, votes: bool = False) -> tupl
         images: (B, C, H, W) in [0, 1]. The plain form of routing is run, which stores all votes: keep B small.
         votes: also keep the votes.
     """
-    layers = [(name, module) for name, module in model.named_modules() if isinstance(module, CapsuleLayer)]
-    if not layers:
+    names = {module: name for name, module in model.named_modules() if isinstance(module, CapsuleLayer)}
+    if not names:
         raise TorchcapsError(f"{type(model).__name__} has no capsule layers to look into: choose a capsule model")
-    states: list[LayerState] = []
-    was_training = model.training
-    with contextlib.ExitStack() as stack:
-        stack.callback(model.train, was_training)
-        for name, layer in layers:
-            for handle in _attach(name, layer, states, votes):
-                stack.callback(handle.remove)
-        model.eval()
+    with _evaluating(model), record_layers(votes=votes) as calls:
         output: Output = model(images)
+    states = []
+    for call in calls:
+        if call.layer not in names:  # of another model that this one calls without having it as a submodule
+            continue
+        seen = children_of_slots(call.layer.transform, call.children.pose.shape[1:4]).to(call.children.pose.device)
+        couplings = [each.detach() for each in call.couplings]  # some routings hand out their parameters
+        name, routing = names[call.layer], call.layer.routing
+        states.append(LayerState(name, routing, call.children, call.parents, couplings, seen, call.votes))
     return output, states
 
 
-def _attach(name: str, layer: CapsuleLayer, states: list[LayerState], votes: bool) -> list[Any]:
-    """Hooks that ask a layer for its state and add it to the list."""
-
-    def ask(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return args, {**kwargs, "couplings": [], "votes": [] if votes else None}
-
-    def keep(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], parents: Capsules) -> None:
-        children: Capsules = args[0]
-        seen = children_of_slots(layer.transform, children.pose.shape[1:4]).to(children.pose.device)
-        cast = kwargs["votes"][0] if votes else None
-        couplings = [each.detach() for each in kwargs["couplings"]]  # some routings hand out their parameters
-        states.append(LayerState(name, layer.routing, children, parents, couplings, seen, cast))
-
-    return [
-        layer.register_forward_pre_hook(ask, with_kwargs=True),
-        layer.register_forward_hook(keep, with_kwargs=True),
-    ]
+@contextlib.contextmanager
+def _evaluating(model: Model) -> Iterator[None]:
+    """Put a model into evaluation mode; the last thread that leaves restores the mode that the first one found."""
+    with _mode_lock:
+        threads, was_training = _modes.get(model, (0, model.training))
+        _modes[model] = threads + 1, was_training
+        model.eval()
+    try:
+        yield
+    finally:
+        with _mode_lock:
+            threads, was_training = _modes.pop(model)
+            if threads > 1:
+                _modes[model] = threads - 1, was_training
+            else:
+                model.train(was_training)
 
 
 def children_of_slots(transform: Transform, shape: torch.Size) -> Tensor:

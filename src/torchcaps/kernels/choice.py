@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from contextvars import ContextVar
 from importlib.util import find_spec
 
 import torch
@@ -13,12 +14,14 @@ from torch import Tensor
 from torchcaps.errors import unknown_name
 
 CHOICES = ("auto", "plain", "fast")  # fast: without asking whether it pays
-_forced: list[str] = []
+_forced: ContextVar[str | None] = ContextVar("torchcaps_kernels", default=None)  # of a thread or an asyncio task
 
 
 def kernel_choice() -> str:
     """What is asked for: by :func:`use_kernels`, else by the variable ``TORCHCAPS_KERNELS``, else "auto"."""
-    choice = _forced[-1] if _forced else os.environ.get("TORCHCAPS_KERNELS", "auto")
+    if torch.compiler.is_compiling():  # a graph cannot hold compiled loops, nor read a context variable
+        return "plain"
+    choice = _forced.get() or os.environ.get("TORCHCAPS_KERNELS", "auto")
     if choice not in CHOICES:
         raise unknown_name("TORCHCAPS_KERNELS", choice, CHOICES)
     return choice
@@ -36,11 +39,14 @@ def runs_compiled(tensor: Tensor) -> bool:
 
 @contextlib.contextmanager
 def use_kernels(choice: str) -> Iterator[None]:
-    """Force a choice for a block: ``with use_kernels("plain"): ...``."""
+    """Force a choice for a block: ``with use_kernels("plain"): ...``.
+
+    The choice holds in the thread that enters the block. Threads started inside the block do not inherit it.
+    """
     if choice not in CHOICES:
         raise unknown_name("kernels", choice, CHOICES)
-    _forced.append(choice)
+    before = _forced.set(choice)
     try:
         yield
     finally:
-        _forced.pop()
+        _forced.reset(before)

@@ -26,6 +26,8 @@ _spectra: Any = WeakIdKeyDictionary()
 
 def spectral_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
     """Convolution without padding or bias: (B, I, H, H), (O, I, K, K) to (B, O, h, h)."""
+    if not len(images):  # nothing to transform
+        return F.conv2d(images, weight, stride=stride)
     # Asked here: within a Function gradients are off, and its needs_input_grad says yes even under no_grad.
     learns = torch.is_grad_enabled() and weight.requires_grad
     result: Tensor = _SpectralConvolution.apply(images, weight, stride, learns)  # type: ignore[no-untyped-call]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -22,3 +23,7 @@ def on_threads(work: Callable[[int, int], Any], images: int) -> list[Any]:
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="torchcaps")
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has none of its parent's threads: it starts its own pool
+    os.register_at_fork(after_in_child=_pool.cache_clear)

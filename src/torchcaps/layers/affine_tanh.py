@@ -29,7 +29,9 @@ class AffineTanh(nn.Module):
     def forward(self, pose: Tensor) -> Tensor:
         types, size = self.bias.shape
         rows = pose.reshape(-1, types, size).transpose(0, 1)  # (N, places, D)
-        mapped = torch.baddbmm(self.bias.unsqueeze(1), rows, self.weight).transpose(0, 1)
+        # A routing computes in float32 and may call this while the parameters are in half precision.
+        bias, weight = self.bias.to(pose.dtype), self.weight.to(pose.dtype)
+        mapped = torch.baddbmm(bias.unsqueeze(1), rows, weight).transpose(0, 1)
         return mapped.reshape(pose.shape).tanh()
 
     def extra_repr(self) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -11,6 +16,46 @@ from torchcaps.layers.transforms import Transform
 from torchcaps.routing.base import Nonlinearity, Routed, Routing
 
 MOST_VOTES = 2**24  # numbers in the votes that are made at once where they are not kept; a step needs many times that
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """One forward pass of a capsule layer, see :func:`record_layers`.
+
+    Shapes: ``couplings`` one (B, P, I, J) per iteration; ``votes`` (B, P, I, J, D) if they were asked for.
+    """
+
+    layer: CapsuleLayer
+    children: Capsules
+    parents: Capsules
+    couplings: list[Tensor]
+    votes: Tensor | None
+
+
+@dataclass(frozen=True)
+class _Recording:
+    votes: bool
+    calls: list[LayerCall] = field(default_factory=list)
+
+
+_recording: ContextVar[_Recording | None] = ContextVar("torchcaps_recording", default=None)
+
+
+@contextlib.contextmanager
+def record_layers(*, votes: bool = False) -> Iterator[list[LayerCall]]:
+    """Record every call of a capsule layer that this thread makes in the block, in order.
+
+    Calls from other threads are not recorded, even if they share the model.
+
+    Args:
+        votes: also record the votes.
+    """
+    recording = _Recording(votes)
+    before = _recording.set(recording)
+    try:
+        yield recording.calls
+    finally:
+        _recording.reset(before)
 
 
 class CapsuleLayer(nn.Module):
@@ -27,6 +72,10 @@ class CapsuleLayer(nn.Module):
 
         A list given as ``couplings`` receives those of every iteration, one given as ``votes`` the votes.
         """
+        recording = None if torch.compiler.is_compiling() else _recording.get()
+        if recording is not None:
+            couplings = [] if couplings is None else couplings
+            votes = [] if votes is None and recording.votes else votes
         grid = self.transform.grid
         watched = couplings is not None or votes is not None
         routed = None if watched else self._route_factors(capsules)
@@ -36,7 +85,14 @@ class CapsuleLayer(nn.Module):
             routed = self._route_votes(capsules, couplings, votes)
         pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
         activation = None if routed.activation is None else routed.activation.unflatten(1, grid)
-        return Capsules(pose, activation)
+        # Routing gives float32 for children in half precision. Under autocast that is what the next layer wants.
+        if pose.dtype != capsules.pose.dtype and not torch.is_autocast_enabled(pose.device.type):
+            pose = pose.to(capsules.pose.dtype)
+            activation = None if activation is None else activation.to(pose.dtype)
+        parents = Capsules(pose, activation)
+        if recording is not None:
+            recording.calls.append(LayerCall(self, capsules, parents, couplings or [], votes[0] if votes else None))
+        return parents
 
     def _route_factors(self, capsules: Capsules) -> Routed | None:
         """Without votes ever being stored, where transform and routing allow it."""
@@ -52,7 +108,7 @@ class CapsuleLayer(nn.Module):
 
         shape = self.routing.shape
         images = max(1, MOST_VOTES // (shape.positions * shape.children * shape.parents * shape.size))
-        some = [slice(start, start + images) for start in range(0, len(capsules.pose), images)]
+        some = [slice(start, start + images) for start in range(0, max(1, len(capsules.pose)), images)]
         active = capsules.activation
         parts = [Capsules(capsules.pose[each], None if active is None else active[each]) for each in some]
         routed = [checkpoint(route, part, use_reentrant=False) for part in parts]

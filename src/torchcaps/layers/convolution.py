@@ -39,7 +39,8 @@ class Conv2d(nn.Conv2d):
         learns = torch.is_grad_enabled() and self.weight.requires_grad
         attacked = torch.is_grad_enabled() and images.requires_grad
         case = Case(
-            batch=1 << (len(images).bit_length() - 1),  # sizes between two powers of two behave like the lower one
+            # Sizes between two powers of two behave like the lower one.
+            batch=1 << (max(1, len(images)).bit_length() - 1),
             inputs=self.in_channels,
             outputs=self.out_channels,
             size=images.shape[2],

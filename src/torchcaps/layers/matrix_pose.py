@@ -38,10 +38,11 @@ def matrix_votes(pose: Tensor, weight: Tensor, child_pose: PoseShape, parent_pos
     matrices = pose.unflatten(3, child_pose)  # (B, P, I, p, q)
     if multiply == "left":
         matrices = matrices.transpose(3, 4)  # (W M) is the transpose of (M' W'), and the weight is kept as W'
-    kept = matrices.shape[3]
+    kept, mapped = matrices.shape[3:]
     # One product per slot, with all images and positions as rows: W is never copied per image.
-    rows = matrices.permute(2, 0, 1, 3, 4).reshape(slots, batch * positions * kept, -1)
+    rows = matrices.permute(2, 0, 1, 3, 4).reshape(slots, batch * positions * kept, mapped)
     votes = torch.bmm(rows, weight)  # (I, B*P*p, J*q')
-    votes = votes.view(slots, batch, positions, kept, -1, parent_pose[1 if multiply == "right" else 0])
+    size = parent_pose[1 if multiply == "right" else 0]
+    votes = votes.view(slots, batch, positions, kept, weight.shape[2] // size, size)
     order = (1, 2, 0, 4, 3, 5) if multiply == "right" else (1, 2, 0, 4, 5, 3)
     return votes.permute(order).flatten(4)  # (B, P, I, J, p'*q')

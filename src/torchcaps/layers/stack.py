@@ -43,7 +43,8 @@ class CapsuleStack(nn.Module):
             poses = [_poses(layers[0], cast[0]).detach().requires_grad_()]
             for below, layer in pairwise(layers):
                 capsules = below.nonlinearity(poses[-1]).unflatten(1, below.transform.grid)
-                cast.append(layer.transform(Capsules(capsules)))
+                weights = next(layer.transform.parameters(), capsules).dtype  # maybe in half precision
+                cast.append(layer.transform(Capsules(capsules.to(weights))).to(capsules.dtype))
                 poses.append(_poses(layer, cast[-1]))
             signs = (2 * targets - 1).unsqueeze(1)  # (B, 1, classes)
             objective = (signs * poses[-1].square().sum(3)).sum()

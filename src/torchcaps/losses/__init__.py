@@ -68,5 +68,5 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
     >>> one_hot(torch.tensor([[0, 2]]), 4)
     tensor([[1., 0., 1., 0.]])
     """
-    columns = labels.reshape(len(labels), -1)
+    columns = labels.reshape(len(labels), labels.shape[1:].numel())  # (B, L), also for B = 0
     return torch.zeros(len(labels), classes, device=labels.device).scatter(1, columns, 1.0)

@@ -35,7 +35,7 @@ def spread_loss(scores: Tensor, targets: Tensor, *, margin: float = LAST_MARGIN)
     >>> spread_loss(torch.tensor([[0.9, 0.5, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]]), margin=0.5)  # (0.5 - 0.4)^2
     tensor(0.0100)
     """
-    if targets.sum(1).max() != 1 or targets.sum(1).min() != 1:
+    if (targets.sum(1) != 1).any():
         raise TorchcapsError(
             "spread loss compares one true class with the others, but these targets have another number of true "
             "classes per image: train with 'margin' or 'bce' where images hold two labels"

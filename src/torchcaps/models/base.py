@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
@@ -31,6 +32,9 @@ class Model(nn.Module, ABC):
     Images are pixels in [0, 1], whatever preparation a model wants: that is its own first layer, so that
     nobody has to remember it and an attack's epsilon means pixels.
 
+    Images with NaN or infinite pixels are refused, if they are on a CPU and no graph is being traced: see
+    :func:`refuse_not_finite`. ``model(images, check_finite=False)`` skips the check.
+
     Args:
         image_shape: channels, height, width.
         classes: number of classes.
@@ -53,17 +57,20 @@ class Model(nn.Module, ABC):
         self.preprocess = preprocess or nn.Identity()
         self.decoder = decoder
 
-    def forward(self, images: Tensor) -> Output:
+    def forward(self, images: Tensor, *, check_finite: bool = True) -> Output:
         if images.ndim != 4 or tuple(images.shape[1:]) != self.image_shape:
             raise TorchcapsError(
                 f"{type(self).__name__} was built for images {self.image_shape} (channels, height, width), "
                 f"got a batch of shape {tuple(images.shape)}"
             )
+        if check_finite:
+            refuse_not_finite(images)
         return self.classify(self.preprocess(images))
 
     def prepare(self, images: Tensor) -> None:
         """Called once before training, with training images (N, C, H, W), for what is learned from pixels alone."""
         if isinstance(self.preprocess, MeanImage):
+            refuse_not_finite(images)
             self.preprocess.fit(images)
 
     @abstractmethod
@@ -79,6 +86,27 @@ class Model(nn.Module, ABC):
 
     def after_step(self, output: Output, labels: Tensor) -> None:
         """Called by the training loop after each optimiser step, for parts that learn outside backpropagation."""
+
+
+def refuse_not_finite(images: Tensor) -> None:
+    """Raise an error if a pixel is NaN or infinite.
+
+    The check is skipped for tensors that are not on a CPU, because reading its result would wait for the device, and
+    for tensors without values: under torch.compile, torch.export, torch.jit.trace, vmap and fake tensors.
+
+    Shapes: images (B, C, H, W).
+    """
+    traced = torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._are_functorch_transforms_active()
+    if traced or type(images) not in (Tensor, nn.Parameter) or images.device.type != "cpu":
+        return
+    if images.detach().sum().isfinite():  # then every pixel is; several times faster than looking at each of them
+        return
+    bad = (~images.isfinite().flatten(1).all(1)).nonzero()
+    if len(bad):  # a sum of finite pixels may overflow
+        raise TorchcapsError(
+            f"expected images with finite pixels, got NaN or infinity in {len(bad)} of {len(images)} images, the first "
+            f"at index {int(bad[0])}: leave these images out or repair them with torch.nan_to_num"
+        )
 
 
 def convolved(size: int, *layers: tuple[int, int]) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.errors import unknown_name
-from torchcaps.functional import exponential_squash, log_odds, safe_norm, squash
+from torchcaps.functional import HALF_PRECISION, exponential_squash, log_odds, safe_norm, squash
 from torchcaps.layers import CapsuleStack, Decoder
 from torchcaps.losses import one_hot
 from torchcaps.models.base import Model, Output
@@ -49,7 +49,8 @@ class CapsuleModel(Model):
         capsules, votes = self.capsules(self.primary(self.features(images)))
         pose = capsules.pose.flatten(1, 3)  # (B, classes, D)
         if capsules.activation is None:
-            scores, logits = self.score(pose)
+            precise = pose.float() if pose.dtype in HALF_PRECISION else pose
+            scores, logits = (each.to(pose.dtype) for each in self.score(precise))
         else:
             scores = capsules.activation.flatten(1)
             logits = log_odds(scores)

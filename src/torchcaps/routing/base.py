@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.functional import HALF_PRECISION
 from torchcaps.kernels.factors import VoteFactors
 from torchcaps.registry import Registry
 
@@ -60,7 +61,8 @@ class Routing(nn.Module, ABC):
         shape: the sizes of the layer, for routings that hold something per child or parent.
 
     Args of a call:
-        votes: (B, P, I, J, D).
+        votes: (B, P, I, J, D). Votes in half precision reach ``forward`` as float32, while the routing's own parameters
+            may be in half precision: bring those to ``votes.dtype``.
         activation: (B, P, I), how present each child is; None where children have only a pose.
         child_index: (P, I), which child stands in which slot; None in a fully connected layer.
         nonlinearity: what the layer does to a parent's pose afterwards; iterative routings use it inside too.
@@ -108,7 +110,7 @@ class Routing(nn.Module, ABC):
                 f"got {tuple(activation.shape)}"
             )
         # Sums over a thousand children and repeated exponentials need float32, whatever the layers around use.
-        if votes.dtype in (torch.float16, torch.bfloat16):
+        if votes.dtype in HALF_PRECISION:
             votes, activation = votes.float(), None if activation is None else activation.float()
         with torch.autocast(votes.device.type, enabled=False):
             routed: Routed = super().__call__(

@@ -73,7 +73,7 @@ class DiscriminativeRouting(Routing):
         trace: bool,
     ) -> Routed:
         # A copy, because the backward pass may come after an ascent step.
-        couplings = self.couplings.clone()
+        couplings = self.couplings.to(votes.dtype, copy=True)
         pose = commonly_weighted_votes(couplings, votes)
         return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)] if trace else [])
 

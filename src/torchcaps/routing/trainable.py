@@ -42,8 +42,9 @@ class TrainableRouting(Routing):
         nonlinearity: Nonlinearity,
         trace: bool,
     ) -> Routed:
-        pose = commonly_weighted_votes(self.couplings, votes)
-        return Routed(pose, couplings=[self.couplings.expand(len(votes), -1, -1, -1)] if trace else [])
+        couplings = self.couplings.to(votes.dtype)
+        pose = commonly_weighted_votes(couplings, votes)
+        return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)] if trace else [])
 
 
 routings.add(

@@ -33,7 +33,8 @@ class Objective(nn.Module):
             drawings: (B, L, C, H, W), what to draw for each label; None: the image itself.
             progress: share of the training that is done, 0 to 1; some losses change with it.
         """
-        output = self.model(images)
+        # The training loop checks the loss: it names the batch, keeps the last good state and stops all processes.
+        output = self.model(images, check_finite=False)
         present = one_hot(labels, self.model.classes)
         total = self.loss.compute(output.scores, output.logits, present, progress)
         if self.reconstruction_weight and self.model.decoder is not None:
@@ -42,7 +43,7 @@ class Objective(nn.Module):
         return total, output
 
     def _drawing_error(self, output: Output, labels: Tensor, wanted: Tensor) -> Tensor:
-        columns = labels.reshape(len(labels), -1)  # (B, L)
+        columns = labels.reshape(len(labels), labels.shape[1:].numel())  # (B, L)
         errors = [
             reconstruction_loss(
                 self.model.reconstruct(output, columns[:, column]), wanted[:, column], over_pixels=self.over_pixels
@@ -54,6 +55,6 @@ class Objective(nn.Module):
 
 def correct(scores: Tensor, labels: Tensor) -> Tensor:
     """Which images are right: of L labels, all L must be the L highest scores. Shape (B,)."""
-    wanted = labels.reshape(len(labels), -1)
+    wanted = labels.reshape(len(labels), labels.shape[1:].numel())
     highest = scores.topk(wanted.shape[1], dim=1).indices
     return (highest.sort(1).values == wanted.sort(1).values).all(1)
