@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,10 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tests.conftest import Command
+from tests.train import measure_processes
 from tests.train.measure_processes import CLOSE, difference, make, measure
+from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Interrupted, RunFolder, fit, move_run, processes, read_lines, resolve
 from torchcaps.train.checkpoint import read_progress
@@ -37,6 +40,29 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) ->
     for (step, split, loss), (other_step, other_split, other_loss) in zip(*lines, strict=True):
         assert (step, split) == (other_step, other_split)
         assert loss is None or loss == pytest.approx(other_loss, abs=1e-5)
+
+
+def test_a_difference_between_processes_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (make(tmp_path / name, "capsnet", steps=1) for name in ("one", "other"))
+    fit(one)
+    fit(other)
+    assert difference(one, other) == 0
+    weights = load_file(other.last)
+    value = next(value for name, value in weights.items() if name.startswith("model.")).flatten()
+    for wrong, gap in ((1.0, pytest.approx(1.0)), (float("nan"), float("inf"))):
+        value[0] += wrong
+        save_file(weights, other.last)
+        assert difference(one, other) == gap
+
+    def refuse(run: RunFolder) -> None:
+        raise TorchcapsError("a process was lost")
+
+    monkeypatch.setattr(measure_processes, "fit", refuse)
+    out = tmp_path / "processes.json"
+    assert measure_processes.main(["--pairs", "capsnet/ddp", "capsnet/fsdp", "--out", str(out)]) == 1
+    report = json.loads(out.read_text())
+    assert [row["error"] for row in report["rows"]] == ["a process was lost"] * 2
+    assert report["environment"]["commit"] == source_commit()
 
 
 def test_batch_statistics_are_those_of_the_whole_batch(tmp_path: Path) -> None:
