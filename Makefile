@@ -4,7 +4,7 @@
 # make check        the fast part of the tests, for while you work
 # make test-slow    the tests that take minutes
 # make test-slurm   jobs of a Slurm of one node, which is started for it (needs root; installs Debian's packages)
-# make reliability  the long measurements of docs/reliability.md (an hour; keep the machine quiet)
+# make reliability  the long measurements of docs/reliability.md (three hours; as root, for the disks)
 # make bench        speed and memory, as ratios, and the page about them (keep the machine quiet)
 # make docs         the documentation as a site, in site/
 # make wheel        the package as a wheel and a source archive, in dist/
@@ -43,13 +43,15 @@ test-slurm: $(STAMPS)/dev
 	sh scripts/install_slurm.sh
 	$(BIN)/python -m tests.slurm
 
+# All of them run even if one finds something wrong; then the exit code is not 0. Shorter: make reliability KILLS=20
+KILLS = 120
+DISKS = 10
+INPUTS = 100000
+IMAGES = 10000
+OUT = results/reliability
 reliability: $(STAMPS)/dev
-	$(BIN)/python -m tests.torture --kills 120
-	$(BIN)/python -m tests.fuzz --inputs 100000
-	$(BIN)/python -m tests.numerics --inputs 10000
-	$(BIN)/python -m tests.train.measure_processes
-	$(BIN)/python -m tests.determinism
-	$(BIN)/python scripts/reliability_page.py
+	$(BIN)/python -m tests.reliability --kills $(KILLS) --disks $(DISKS) --inputs $(INPUTS) --images $(IMAGES) \
+	    --out $(OUT); code=$$?; $(BIN)/python scripts/reliability_page.py && exit $$code
 
 bench: $(STAMPS)/core
 	$(BIN)/torchcaps bench claims --compile

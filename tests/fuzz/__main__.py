@@ -7,31 +7,35 @@ import json
 import multiprocessing
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz.campaign import COUNTS, IN_HAND, work
-from torchcaps.environment import describe_environment
+from tests.reliability import RESULTS, provenance
 from torchcaps.files import read_json, write_json
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("results/reliability/fuzz.json"))
-    asked = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=RESULTS / "fuzz.json")
+    asked = parser.parse_args(arguments)
+    made_by = provenance()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         process = multiprocessing.get_context("spawn").Process(target=work, args=(asked.inputs, asked.seed, folder))
         process.start()
         process.join()
-        if process.exitcode != 0:
+        if process.exitcode == 0:
+            report = read_json(folder / COUNTS)
+        else:
             in_hand = folder / IN_HAND
-            where = in_hand.read_text(encoding="utf-8") if in_hand.is_file() else "the start"
-            print(f"the process ended with {process.exitcode} (below zero: by that signal) at {where}", file=sys.stderr)
-            return 1
-        report = read_json(folder / COUNTS)
-    write_json(asked.out, report | {"environment": describe_environment()})
+            where = in_hand.read_text(encoding="utf-8") if in_hand.is_file() else f"{asked.seed}/the start/0"
+            wrong = f"{where}: the process ended with {process.exitcode} (negative: a signal)"
+            tried = int(where.rpartition("/")[2])
+            report = {"inputs": tried, "seed": asked.seed, "readers": {}, "wrong": [wrong], "megabytes_grown": 0.0}
+    write_json(asked.out, report | made_by)
     print(json.dumps(report, indent=2))
     return 1 if report["wrong"] else 0
 

@@ -22,6 +22,7 @@ from torchcaps.progress import progress_bar
 SECONDS = 20  # of the processor; a reader that takes longer hangs
 PATIENCE = 300  # seconds by the clock, for one that waits for something; a busy machine must not look like that
 LONGEST = 2_000  # letters of a message that somebody can still read
+MOST_MEGABYTES = 500  # by which the process may grow over a whole campaign
 IN_HAND = "in-hand.txt"
 COUNTS = "counts.json"
 
@@ -121,4 +122,6 @@ def work(inputs: int, seed: int, folder: Path) -> None:
         for name, each in found.items()
     }
     wrong = [line for each in found.values() for line in each.wrong]
+    if cost["megabytes_grown"] > MOST_MEGABYTES:
+        wrong.append(f"memory grew by {cost['megabytes_grown']} MB, more than {MOST_MEGABYTES}")
     write_json(folder / COUNTS, {"inputs": inputs, "seed": seed, "readers": readers, "wrong": wrong, **cost})

@@ -1,16 +1,22 @@
-"""A small share of the damaged files; ``python -m tests.fuzz`` tries as many as you like."""
+"""The quick form of ``python -m tests.fuzz``, and that it sees what is wrong."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.fuzz import __main__ as fuzz
 from tests.fuzz import campaign
-from tests.fuzz.campaign import Outcome, run, try_input
+from tests.fuzz.campaign import COUNTS, IN_HAND, Outcome, try_input
 from tests.fuzz.mutate import damage
 from tests.fuzz.readers import Reader, readers
+from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
 
 ANSWERS = {"verified gz", "tar", "zip"}  # their checksum is made up, so they refuse every file
@@ -28,11 +34,36 @@ def test_good_files_are_read(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
-    found, cost = run(700, seed=1, folder=tmp_path)
-    assert [line for each in found.values() for line in each.wrong] == []
-    assert sum(each.read + each.refused for each in found.values()) == 700
-    assert sum(each.refused for each in found.values()) > 200
-    assert cost["megabytes_grown"] < 500
+    out = tmp_path / "fuzz.json"
+    code = fuzz.main(["--inputs", "1500", "--seed", "1", "--out", str(out)])
+    report = json.loads(out.read_text())
+    assert report["wrong"] == []
+    assert code == 0
+    assert sum(each["read"] + each["refused"] for each in report["readers"].values()) == 1500
+    assert sum(each["refused"] for each in report["readers"].values()) > 400
+    assert report["environment"]["commit"] == source_commit()
+
+
+def die(inputs: int, seed: int, folder: Path) -> None:
+    (folder / IN_HAND).write_text("0/spec/7")
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def test_a_process_that_dies_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then too the result file is replaced: an old one must not go on saying that nothing was wrong."""
+    monkeypatch.setattr(fuzz, "work", die)
+    out = tmp_path / "fuzz.json"
+    assert fuzz.main(["--inputs", "29", "--out", str(out)]) == 1
+    report = json.loads(out.read_text())
+    assert report["inputs"] == 7
+    assert report["wrong"] == ["0/spec/7: the process ended with -11 (negative: a signal)"]
+
+
+def test_growing_memory_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "MOST_MEGABYTES", -1)
+    campaign.work(29, 0, tmp_path)
+    (wrong,) = json.loads((tmp_path / COUNTS).read_text())["wrong"]
+    assert re.fullmatch(r"memory grew by .* MB, more than -1", wrong)
 
 
 def test_a_reader_that_breaks_its_promise_is_found(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ from torchcaps.train import resolve
 from torchcaps.train.objective import Objective
 
 Shape = tuple[int, int, int]
+BATCH = 64
+MIXED = "mixed"
 
 
 def one_pixel(count: int, shape: Shape, draw: Generator) -> Tensor:
@@ -99,31 +102,26 @@ def check_edges(record: ModelRecord, seed: int, found: Stressed) -> None:
             found.troubles.append(f"{dtype}: scores differ from those in float32 by {distance}")
 
 
-def stress(record: ModelRecord, inputs: int, *, batch: int = 64, seed: int = 0) -> Stressed:
-    """Every kind of image in turn, in batches of one kind and in mixed ones, and each batch attacked as well."""
+def draw_images(kind: str, count: int, shape: Shape, draw: Generator) -> Tensor:
+    """Images of one kind; "mixed" holds every kind in turn, in random order."""
+    if kind != MIXED:
+        return KINDS[kind](count, shape, draw)
+    makers = list(KINDS.values())
+    images = torch.cat([makers[number % len(makers)](1, shape, draw) for number in range(count)])
+    return images[torch.randperm(count, generator=draw)]
+
+
+def stress(record: ModelRecord, inputs: int, *, batch: int = BATCH, seed: int = 0) -> Stressed:
+    """Batches of mixed images, then of each kind, in training and in evaluation mode, clean and attacked."""
     objective, draw, found = build(record, seed), Generator().manual_seed(seed), Stressed()
-    check_edges(record, seed, found)
-    number = 0
+    schedule = itertools.cycle(itertools.product((MIXED, *KINDS), (True, False)))
     while found.images < inputs:
+        kind, training = next(schedule)
         labels = torch.randint(10, (batch,), generator=draw)
-        names = list(KINDS)
-        chosen = names if number % (len(names) + 1) == len(names) else [names[number % (len(names) + 1)]]
-        parts = [KINDS[name](batch, record.image, draw) for name in chosen]
-        images = torch.cat(parts)[torch.randperm(batch * len(parts), generator=draw)[:batch]]
-        objective.train(number % 2 == 0)
-        name = chosen[0] if len(chosen) == 1 else "mixed"
+        images = draw_images(kind, batch, record.image, draw)
+        objective.train(training)
+        name = f"{kind}, {'training' if training else 'evaluation'}"
         slope = check(objective, images, labels, name, found)
         if found.images < inputs:
             check(objective, (images + 0.3 * slope.sign()).clamp(0, 1), labels, f"{name}, attacked", found)
-        number += 1
-    return found
-
-
-def one_of_each(record: ModelRecord, seed: int = 0) -> Stressed:
-    """One image of every kind in one batch, in training and outside."""
-    objective, draw, found = build(record, seed), Generator().manual_seed(seed), Stressed()
-    images = torch.cat([kind(1, record.image, draw) for kind in KINDS.values()])
-    for training in (True, False):
-        objective.train(training)
-        check(objective, images, torch.arange(len(images)) % 10, f"training: {training}", found)
     return found

@@ -1,14 +1,16 @@
-"""A few strange images through every model; ``python -m tests.numerics`` tries ten thousand for each."""
+"""A few unusual images through every model; ``python -m tests.numerics`` tries ten thousand for each."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
 import tests.train.tiny  # noqa: F401  (registers the model)
-from tests.numerics.stress import KINDS, Stressed, check_edges, one_of_each, stress
+from tests.numerics import __main__ as numerics
+from tests.numerics.stress import KINDS, Stressed, check_edges, draw_images, stress
 from torchcaps.data import Subset
 from torchcaps.data.base import Batch
 from torchcaps.errors import TorchcapsError
@@ -16,17 +18,62 @@ from torchcaps.models import ModelRecord, Output, models
 from torchcaps.models.chen2019 import LeNet
 from torchcaps.train import fit, new_run, resolve
 
+QUICK = len(KINDS)  # a batch of one image of each kind
+
 
 @pytest.mark.parametrize("record", list(models), ids=lambda record: record.name)
 def test_answers_and_gradients_are_numbers(record: ModelRecord) -> None:
-    found = one_of_each(record)
+    """One mixed batch in training and in evaluation mode, each clean and attacked."""
+    found = stress(record, 4 * QUICK, batch=QUICK)
     assert found.troubles == []
-    assert found.images == 2 * len(KINDS)
+    assert found.images == 4 * QUICK
 
 
-def test_trouble_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_is_found_in_every_mode_and_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KINDS, "black", lambda count, shape, draw: torch.full((count, *shape), float("nan")))
-    assert any("black" in trouble for trouble in stress(models.get("lenet"), 300).troubles)
+    troubles = stress(models.get("lenet"), 8 * QUICK, batch=QUICK).troubles
+    for kind in ("mixed", "black"):
+        for mode in ("training", "evaluation"):
+            assert any(trouble.startswith(f"{kind}, {mode}") for trouble in troubles)
+
+
+def test_a_mixed_batch_holds_every_kind() -> None:
+    images = draw_images("mixed", QUICK, (1, 8, 8), torch.Generator().manual_seed(0))
+    darkest, brightest = images.amax((1, 2, 3)).min(), images.amin((1, 2, 3)).max()
+    assert (darkest, brightest) == (0, 1)  # black and white
+    assert sum(0 < float(image.amax()) < 1e-30 for image in images) == 2  # 1e-30 and 1e-42
+    assert sum(float(image.sum()) == 1 for image in images) == 1  # one pixel
+
+
+def test_the_program_reports_troubles_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that crashes is counted as wrong; the next one is still measured."""
+    out = tmp_path / "numerics.json"
+    asked = ["--models", "lenet", "convnet-avg", "--images", "9", "--batch", "9", "--out", str(out)]
+    assert numerics.main(asked) == 0
+    report = json.loads(out.read_text())
+    assert report["images"] == 18
+
+    def crash(record: ModelRecord, *arguments: object, **settings: object) -> Stressed:
+        if record.name == "lenet":
+            raise RuntimeError("broken")
+        return stress(record, 9, batch=9)
+
+    monkeypatch.setattr(numerics, "stress", crash)
+    assert numerics.main(asked) == 1
+    found = json.loads(out.read_text())["models"]
+    assert found["lenet"]["troubles"] == ["RuntimeError: broken"]
+    assert found["convnet-avg"]["images"] == 9
+
+
+def test_only_models_measured_at_this_commit_are_kept(tmp_path: Path) -> None:
+    out = tmp_path / "numerics.json"
+    done = {"lenet": {"commit": "a"}, "capsnet": {"commit": "b"}}
+    out.write_text(json.dumps({"inputs_per_model": 9, "seed": 0, "models": done}))
+    assert numerics.measured_before(out, 9, 0, "a") == {"lenet": {"commit": "a"}}
+    assert numerics.measured_before(out, 10, 0, "a") == {}
+    assert numerics.measured_before(out, 9, 0, "a+") == {}
+    assert numerics.measured_before(out, 9, 0, None) == {}
+    assert numerics.measured_before(tmp_path / "none.json", 9, 0, "a") == {}
 
 
 @pytest.mark.parametrize("record", list(models), ids=lambda record: record.name)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reliability import RESULTS, provenance
 from tests.slurm.cluster import ask, one_node, what_is_missing
-from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
 
 
@@ -30,20 +30,20 @@ class Counter:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.slurm", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("results/reliability/slurm.json"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "slurm.json")
     parser.add_argument("tests", nargs="*", default=["tests/slurm", "tests/reproduce/test_engines.py"])
     asked = parser.parse_args()
     if reason := what_is_missing():
         print(f"Slurm is NOT tested: {reason}", file=sys.stderr)
         return 2
-    counter = Counter()
+    made_by, counter = provenance(), Counter()
     with tempfile.TemporaryDirectory(prefix="torchcaps-slurm-") as name:
         Path(name).chmod(0o755)  # munge wants to see that nobody else writes there
         with one_node(Path(name)):
             version = ask("sinfo", "--version").split()[-1]
             code = pytest.main(["-m", "slurm", "-v", "--durations=0", *asked.tests], plugins=[counter])
     report = {"passed": len(counter.passed), "failed": len(counter.failed), "tests": counter.passed + counter.failed}
-    write_json(asked.out, report | {"slurm": version, "environment": describe_environment()})
+    write_json(asked.out, report | {"slurm": version} | made_by)
     return int(code)
 
 

@@ -19,7 +19,7 @@ from tests.reproduce.test_engines import CELLS, TRAININGS, logs, run, values, wo
 from tests.slurm.cluster import RUNNING, ask
 from tests.torture.scenarios import compare_runs
 from tests.torture.victims import Count
-from tests.train.test_processes import CLOSE, difference, make
+from tests.train.measure_processes import CLOSE, difference, make
 from torchcaps.reproduce.results import find_results
 from torchcaps.train import RunFolder, fit, move_run
 from torchcaps.train.checkpoint import read_progress

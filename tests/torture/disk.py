@@ -1,4 +1,4 @@
-"""A disk that is full, and one that may not be written to: a small tmpfs of our own."""
+"""Trainings on a disk that is full or read-only: a small tmpfs, which needs the rights of root."""
 
 from __future__ import annotations
 
@@ -10,84 +10,107 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.torture.scenarios import compare_runs, make_run
-from tests.torture.victims import FINISHED, REFUSED, Count, Ended, in_process
+from tests.torture.scenarios import compare_runs, make_run, resume, undisturbed
+from tests.torture.victims import FINISHED, REFUSED, Count, Ended, expect, in_process
+from tests.train.killed import kill_before
 from torchcaps.train import RunFolder, fit
 
-MEGABYTES = 8
+MOUNT_REFUSED = "not tried: a tmpfs cannot be mounted without the rights of root"
 
 
-def mount(place: Path, *options: str) -> bool:
-    """Whether the mount worked: it needs the rights of root."""
-    command = ["mount", "-t", "tmpfs", "-o", ",".join([f"size={MEGABYTES}m", *options]), "tmpfs", str(place)]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def expect_sentence(ended: Ended, words: str, count: Count) -> None:
-    """Either the work was done before the trouble, or one sentence told of it."""
-    if ended.code == FINISHED:
-        return
-    if ended.code != REFUSED or words not in ended.said or "\n" in ended.said.strip():
-        count.wrong.append(f"expected one sentence with '{words}', got code {ended.code}: {ended.said[-300:]}")
-    count.refusals += 1
+class CannotMountError(Exception):
+    """Only root may mount a file system."""
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, name: str, count: Count) -> Iterator[tuple[Path, RunFolder] | None]:
-    """A disk of a few megabytes and an undisturbed run beside it; None where nobody may mount one."""
-    place = folder / name
-    place.mkdir()
-    expected = make_run(folder / f"{name}-calm", "tiny")
-    fit(expected)
-    if not mount(place):
-        count.wrong.append("not tried: a tmpfs cannot be mounted without the rights of root")
-        yield None
-        return
+def mounted(place: Path, *options: str) -> Iterator[Path]:
+    """Mount a tmpfs with these options while the block runs."""
+    place.mkdir(parents=True, exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(place)]
+    if not shutil.which("mount") or subprocess.run(command, capture_output=True, check=False).returncode:
+        raise CannotMountError(MOUNT_REFUSED)
     try:
-        yield place, expected
+        yield place
     finally:
-        subprocess.run(["umount", str(place)], check=False)
+        subprocess.run(["umount", str(place)], check=True)
 
 
-def fill_and_free(folder: Path, times: int, draw: random.Random) -> Count:
-    """Fill the disk to a random degree, train, free it, train on: the weights are those of an undisturbed run."""
-    count = Count()
-    with small_disk(folder, "full", count) as found:
-        for number in range(times if found else 0):
-            place, expected = found
-            run, ballast, disk = make_run(place / f"run-{number}", "tiny"), place / "ballast", os.statvfs(place)
-            left = draw.randrange(200_000)  # from nothing to about what the run needs
-            ballast.write_bytes(bytes(max(0, disk.f_bavail * disk.f_frsize - left)))
-            expect_sentence(in_process(lambda run=run: fit(run), folder / "said"), "cannot write", count)
-            ballast.unlink()
-            finish(run, expected, folder, count)
-            shutil.rmtree(run.path)
-    return count
+def can_mount(folder: Path) -> bool:
+    """Whether this process may mount a file system."""
+    try:
+        with mounted(folder / "trial", "size=1m"):
+            return True
+    except CannotMountError:
+        return False
 
 
-def forbid_and_allow(folder: Path, times: int) -> Count:
-    """Make the disk read-only in the middle of a run, then writable again."""
-    count = Count()
-    with small_disk(folder, "locked", count) as found:
-        for number in range(times if found else 0):
-            place, expected = found
-            run = make_run(place / f"run-{number}", "tiny")
-            in_process(lambda run=run: fit(run), folder / "said", kill_after=0.2 * number)
-            mount_again(place, "ro")
-            expect_sentence(in_process(lambda run=run: fit(run), folder / "said"), "cannot write", count)
-            mount_again(place, "rw")
-            finish(run, expected, folder, count)
-    return count
-
-
-def mount_again(place: Path, how: str) -> None:
+def remount(place: Path, how: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{how}", str(place)], check=True)
 
 
-def finish(run: RunFolder, expected: RunFolder, folder: Path, count: Count) -> None:
-    ended = in_process(lambda: fit(run), folder / "said")
-    if ended.code != FINISHED:
-        count.wrong.append(f"could not go on: {ended.said[-300:]}")
+def finished_run(path: Path) -> RunFolder:
+    run = make_run(path, "tiny")
+    undisturbed(lambda: fit(run), path.with_name("said"))
+    return run
+
+
+def expect_sentence(ended: Ended, what: str, count: Count) -> None:
+    """The work was refused with one sentence that says what could not be written, and nothing else was printed."""
+    if not expect(ended, REFUSED, what, count):
         return
-    count.victims += 1
-    compare_runs(expected, run, count)
+    if "cannot write" in ended.said and "\n" not in ended.said.strip():
+        count.refusals += 1
+    else:
+        count.wrong.append(f"{what}, expected one sentence with 'cannot write', got: {ended.said[-300:]}")
+
+
+def fill_and_free(folder: Path, times: int, draw: random.Random, count: Count) -> None:
+    """Fill the disk to a random degree, train, free it, resume: the weights are those of an undisturbed run."""
+    expected, said = finished_run(folder / "undisturbed"), folder / "said"
+    needed = sum(path.stat().st_size for path in expected.path.rglob("*") if path.is_file())
+    with mounted(folder / "disk", "size=8m") as place:
+        for number in range(times):
+            run, ballast, disk = make_run(place / f"run-{number}", "tiny"), place / "ballast", os.statvfs(place)
+            left = draw.randrange(needed)  # a checkpoint is written beside the old one, so this is never enough
+            ballast.write_bytes(bytes(disk.f_bavail * disk.f_frsize - left))
+            ended = in_process(lambda run=run: fit(run), said)
+            expect_sentence(ended, f"{left} bytes left of {needed}", count)
+            ballast.unlink()
+            resume(run, expected, said, count)
+            shutil.rmtree(run.path)
+
+
+def forbid_and_allow(folder: Path, times: int, draw: random.Random, count: Count) -> None:
+    """Kill a run at a random step, resume it on a disk that is now read-only, then on one that is writable again."""
+    expected, said = finished_run(folder / "undisturbed"), folder / "said"
+
+    def die(run: RunFolder, step: int) -> None:
+        kill_before(step)
+        fit(run)
+
+    with mounted(folder / "disk", "size=8m") as place:
+        for number in range(times):
+            run, step = make_run(place / f"run-{number}", "tiny"), draw.randrange(12)
+            in_process(lambda run=run, step=step: die(run, step), said)
+            remount(place, "ro")
+            expect_sentence(in_process(lambda run=run: fit(run), said), f"read-only since step {step}", count)
+            remount(place, "rw")
+            resume(run, expected, said, count)
+            shutil.rmtree(run.path)
+
+
+TENSORBOARD = {"read-only": "ro", "without room for a file": "size=4k,nr_inodes=2", "without room for data": "size=4k"}
+
+
+def forbid_tensorboard(folder: Path, times: int, draw: random.Random, count: Count) -> None:
+    """Only the folder tensorboard/ cannot be written: training ends with the weights of an undisturbed run."""
+    expected, said = finished_run(folder / "undisturbed"), folder / "said"
+    for number in range(times):
+        where = list(TENSORBOARD)[number % len(TENSORBOARD)]
+        run = make_run(folder / f"run-{number}", "tiny")
+        with mounted(run.path / "tensorboard", TENSORBOARD[where]) as place:
+            if where != "read-only":
+                (place / "ballast").write_bytes(bytes(4096))
+            count.victims += 1
+            if expect(in_process(lambda run=run: fit(run), said), FINISHED, f"tensorboard/ {where}", count):
+                compare_runs(expected, run, count)

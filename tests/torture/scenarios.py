@@ -1,4 +1,4 @@
-"""What is killed: trainings, a reproduction and fetches of data; and what must hold afterwards."""
+"""What is disturbed: trainings, a reproduction and downloads of data; and what must hold afterwards."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,12 +15,15 @@ import torch
 from safetensors.torch import load_file
 
 from tests.reproduce.small import new_call, small_spec, small_work
-from tests.torture.victims import FINISHED, Count, in_process, until_done
+from tests.torture.victims import FINISHED, STOPPED, Count, expect, in_process, until_done
+from tests.train.killed import die_in_the_middle_of_writing
 from torchcaps.data.verified import File, find, obtain
 from torchcaps.files import UNFINISHED
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import work_through
-from torchcaps.train import RunFolder, fit, new_run, read_lines, resolve
+from torchcaps.train import Callback, RunFolder, fit, new_run, read_lines, resolve
+from torchcaps.train.checkpoint import read_progress
+from torchcaps.train.metrics import Line
 
 SETTINGS = {"data": "glyphs", "train_images": 200, "epochs": 2, "batch_size": 32, "device": "cpu", "save_minutes": 0.0}
 SMALL = {"filters": 8, "types": 2, "hidden": [16, 16]}
@@ -31,17 +35,28 @@ TRAININGS = {
 }
 
 
-def make_run(path: Path, name: str) -> RunFolder:
-    return new_run(resolve(**SETTINGS, **TRAININGS[name]), path)
+ENOUGH_WRONG = 20  # then a scenario ends: work that always fails would never be killed often enough
+SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1")
 
 
-def timed(work: Callable[[], object], said: Path) -> float:
-    """Seconds that the work takes when nobody disturbs it."""
+def make_run(path: Path, name: str, **settings: object) -> RunFolder:
+    return new_run(resolve(**{**SETTINGS, **TRAININGS[name], **settings}), path)
+
+
+def undisturbed(work: Callable[[], object], said: Path) -> float:
+    """Seconds that the work takes when nothing disturbs it."""
     began = time.monotonic()
     ended = in_process(work, said)
     if ended.code != FINISHED:
-        raise AssertionError(f"an undisturbed process ended with {ended.code}: {ended.said}")
+        raise AssertionError(f"an undisturbed process {ended.describe()}")
     return time.monotonic() - began
+
+
+def resume(run: RunFolder, expected: RunFolder, said: Path, count: Count) -> None:
+    """Let a disturbed run finish, and compare it to the undisturbed one."""
+    count.victims += 1
+    if expect(in_process(lambda: fit(run), said), FINISHED, f"{run.path.name}, resumed", count):
+        compare_runs(expected, run, count)
 
 
 def compare_runs(expected: RunFolder, found: RunFolder, count: Count) -> None:
@@ -59,19 +74,69 @@ def compare_runs(expected: RunFolder, found: RunFolder, count: Count) -> None:
     count.wrong += [f"{path.name} was left half written" for path in found.path.rglob(f".*{UNFINISHED}")]
 
 
-def kill_trainings(folder: Path, kills: int, draw: random.Random) -> Count:
-    """Every training is killed up to ten times before it may finish."""
-    count, seconds = Count(), dict[str, float]()
-    for name in TRAININGS:
-        seconds[name] = timed(lambda name=name: fit(make_run(folder / name, name)), folder / "said")
-    while count.kills < kills:
+def kill_trainings(folder: Path, kills: int, draw: random.Random, count: Count) -> None:
+    """SIGKILL at random moments: every training is killed up to ten times before it may finish."""
+    said, seconds = folder / "said", dict[str, float]()
+    while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         name = draw.choice(list(TRAININGS))
+        if name not in seconds:
+            seconds[name] = undisturbed(lambda name=name: fit(make_run(folder / name, name)), said)
         run = make_run(folder / f"{name}-{count.victims}", name)
-        most = min(10, kills - count.kills)
-        count.kills += until_done(lambda run=run: fit(run), folder / "said", seconds[name], most, draw)
-        count.victims += 1
+        until_done(lambda run=run: fit(run), said, seconds[name], min(10, kills - count.kills), draw, count)
         compare_runs(RunFolder(folder / name), run, count)
-    return count
+
+
+def kill_while_saving(folder: Path, kills: int, draw: random.Random, count: Count) -> None:
+    """SIGKILL when a checkpoint is half written."""
+    said, expected = folder / "said", make_run(folder / "undisturbed", "tiny")
+    undisturbed(lambda: fit(expected), said)
+
+    def die(run: RunFolder, number: int) -> None:
+        die_in_the_middle_of_writing(number)
+        fit(run)
+
+    while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
+        run = make_run(folder / f"run-{count.victims}", "tiny")
+        # A run writes 16 files or more: 12 steps and 4 validations. Each kill costs at most 4 of them.
+        for _ in range(min(3, kills - count.kills)):
+            number = draw.randint(1, 4)
+            ended = in_process(lambda run=run, number=number: die(run, number), said)
+            expect(ended, -signal.SIGKILL, f"killed while it wrote file {number}", count)
+            count.kills += 1
+            if not list(run.path.rglob(f".*{UNFINISHED}")):
+                count.wrong.append(f"{run.path.name}: the kill did not come in the middle of writing a checkpoint")
+        resume(run, expected, said, count)
+
+
+class SendSignal(Callback):
+    """Sends a signal to its own process after a given step."""
+
+    def __init__(self, number: int, step: int) -> None:
+        self.number, self.step = number, step
+
+    def on_step(self, line: Line) -> None:
+        if line.step == self.step:
+            os.kill(os.getpid(), self.number)
+
+
+def ask_to_stop(folder: Path, times: int, draw: random.Random, count: Count) -> None:
+    """Send two signals that ask to stop, ``times`` times: the run finishes its step, saves it and stops.
+
+    Saving every 60 minutes, a run of seconds has no other checkpoint of that step unless it was validated there.
+    """
+    said, expected = folder / "said", make_run(folder / "undisturbed", "tiny", save_minutes=60.0)
+    undisturbed(lambda: fit(expected), said)
+    for stop in range(2 * times):
+        name, step = SIGNALS[stop % len(SIGNALS)], draw.randint(1, 11)
+        run = make_run(folder / f"run-{stop}", "tiny", save_minutes=60.0)
+        watch = SendSignal(getattr(signal, name), step)
+        ended = in_process(lambda run=run, watch=watch: fit(run, callbacks=[watch]), said)
+        count.stops += 1
+        if expect(ended, STOPPED, f"{name} after step {step}", count):
+            saved = read_progress(run.last).step if run.last.is_file() else 0
+            if saved != step:
+                count.wrong.append(f"{name} after step {step}: the checkpoint is that of step {saved}")
+        resume(run, expected, said, count)
 
 
 def reproduce(folder: Path) -> None:
@@ -83,15 +148,14 @@ def results_of(folder: Path) -> dict[str, float | None]:
     return {f"{each.table} {each.cell} {each.seed}": each.value for each in find_results(folder / "results")}
 
 
-def kill_reproductions(folder: Path, kills: int, draw: random.Random) -> Count:
+def kill_reproductions(folder: Path, kills: int, draw: random.Random, count: Count) -> None:
     """A table of cells that share trainings: no result may be lost, doubled, changed or half written."""
-    count, calm = Count(), folder / "calm"
-    seconds = timed(lambda: reproduce(calm), folder / "said")
-    while count.kills < kills:
+    calm = folder / "calm"
+    seconds = undisturbed(lambda: reproduce(calm), folder / "said")
+    while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         own = folder / f"killed-{count.victims}"
         most = min(10, kills - count.kills)
-        count.kills += until_done(lambda own=own: reproduce(own), folder / "said", seconds, most, draw)
-        count.victims += 1
+        until_done(lambda own=own: reproduce(own), folder / "said", seconds, most, draw, count)
         if results_of(own) != results_of(calm):
             count.wrong.append(f"{own.name}: results differ from the undisturbed ones")
         runs = [sorted(path.name for path in (each / "runs").iterdir() if path.is_dir()) for each in (calm, own)]
@@ -102,7 +166,6 @@ def kill_reproductions(folder: Path, kills: int, draw: random.Random) -> Count:
         for path in own.rglob("*.json"):
             if not path.name.startswith("."):
                 json.loads(path.read_text())
-    return count
 
 
 class SlowSource:
@@ -123,20 +186,17 @@ class SlowSource:
                     time.sleep(0.002)
 
 
-def kill_fetches(folder: Path, kills: int, draw: random.Random) -> Count:
+def kill_fetches(folder: Path, kills: int, draw: random.Random, count: Count) -> None:
     """A file of a dataset is right or not there; whoever comes next gets all of them."""
-    count = Count()
     contents = {f"part-{number}": draw.randbytes(1 << 20) for number in range(4)}
     files = [File(name, len(data), f"sha256:{hashlib.sha256(data).hexdigest()}") for name, data in contents.items()]
     os.environ.pop("TORCHCAPS_DATA", None)
-    while count.kills < kills:
+    while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         os.environ["XDG_CACHE_HOME"] = str(folder / f"cache-{count.victims}")
         fetch = lambda: obtain("made-up", files, [SlowSource(contents)])  # noqa: E731
         most = min(10, kills - count.kills)
-        count.kills += until_done(fetch, folder / "said", 0.2, most, draw)
-        count.victims += 1
+        until_done(fetch, folder / "said", 0.2, most, draw, count)
         place = find("made-up", files)
         visible = [] if place is None else [path for path in place.iterdir() if not path.name.startswith(".")]
         if place is None or any(path.read_bytes() != contents[path.name] for path in visible):
             count.wrong.append("a fetched file is missing or damaged")
-    return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,56 +13,56 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tests.conftest import Command
+from tests.train import measure_processes
+from tests.train.measure_processes import CLOSE, difference, make, measure
+from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import Interrupted, RunFolder, fit, move_run, new_run, processes, read_lines, resolve
+from torchcaps.train import Interrupted, RunFolder, fit, move_run, processes, read_lines, resolve
 from torchcaps.train.checkpoint import read_progress
 from torchcaps.train.order import batch_indices, share_of
 from torchcaps.train.world import World, find_world
 
-# 175 images for training in batches of 29: an odd number, and at the end of an epoch a batch of one image.
-SETTINGS = {"data": "glyphs", "train_images": 195, "batch_size": 29, "epochs": 2, "augmentation": "shift=2"}
-SMALL = {"filters": 8, "types": 2, "hidden": [16, 16]}
-CASES = {
-    "capsnet": {"model": "capsnet", "options": SMALL},
-    # Batch statistics; without dropout, whose random numbers belong to a process.
-    "ar-capsnet": {"model": "ar-capsnet", "options": SMALL | {"primary_size": 4, "capsule_size": 4, "dropout": 0.0}},
-    # A routing that learns outside backpropagation, and a decoder without a gradient.
-    "capsnet-l1": {"model": "capsnet-l1", "options": SMALL, "reconstruction_weight": 0.0},
-}
-CLOSE = 1e-5
 
-
-def make(path: Path, case: str, **more: object) -> RunFolder:
-    return new_run(resolve(**{**SETTINGS, "device": "cpu", **CASES[case], **more}), path)
-
-
-def difference(one: RunFolder, other: RunFolder) -> float:
-    """The largest difference between two runs' last weights."""
-    first, second = (
-        {name: value for name, value in load_file(run.last).items() if name.startswith("model.")}
-        for run in (one, other)
-    )
-    assert first.keys() == second.keys()
-    return max(float((first[name].double() - second[name].double()).abs().max()) for name in first)
-
-
-@pytest.mark.parametrize(("case", "strategy"), [("capsnet", "ddp"), ("capsnet-l1", "ddp"), ("capsnet", "fsdp")])
-def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, case: str, strategy: str) -> None:
-    alone = make(tmp_path / "alone", case)
-    together = make(tmp_path / "together", case, devices=2, strategy=strategy)
-    expected, found = fit(alone), fit(together)
-    gap = difference(alone, together)
-    print(f"{case}, {strategy}: weights differ by at most {gap:.2e} after {found.step} steps")
-    assert gap < CLOSE
+@pytest.mark.parametrize("pair", ["capsnet/ddp", "capsnet-l1/ddp", "capsnet/fsdp"])
+def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) -> None:
+    """The quick form of ``python -m tests.train.measure_processes``, which tries one more pair."""
+    row = measure(pair, tmp_path)
+    print(row)
+    assert row["largest_difference"] < CLOSE
+    alone, together = RunFolder(tmp_path / "alone"), RunFolder(tmp_path / "together")
+    expected, found = read_progress(alone.last), read_progress(together.last)
     assert (found.step, found.images, found.validated_at) == (14, 350, 14)
     assert found.best_accuracy == pytest.approx(expected.best_accuracy, abs=0.051)  # one image of 20
     lines = [[(line.step, line.split, line.loss) for line in read_lines(run.metrics_file)] for run in (alone, together)]
     for (step, split, loss), (other_step, other_split, other_loss) in zip(*lines, strict=True):
         assert (step, split) == (other_step, other_split)
         assert loss is None or loss == pytest.approx(other_loss, abs=1e-5)
+
+
+def test_a_difference_between_processes_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (make(tmp_path / name, "capsnet", steps=1) for name in ("one", "other"))
+    fit(one)
+    fit(other)
+    assert difference(one, other) == 0
+    weights = load_file(other.last)
+    value = next(value for name, value in weights.items() if name.startswith("model.")).flatten()
+    for wrong, gap in ((1.0, pytest.approx(1.0)), (float("nan"), float("inf"))):
+        value[0] += wrong
+        save_file(weights, other.last)
+        assert difference(one, other) == gap
+
+    def refuse(run: RunFolder) -> None:
+        raise TorchcapsError("a process was lost")
+
+    monkeypatch.setattr(measure_processes, "fit", refuse)
+    out = tmp_path / "processes.json"
+    assert measure_processes.main(["--pairs", "capsnet/ddp", "capsnet/fsdp", "--out", str(out)]) == 1
+    report = json.loads(out.read_text())
+    assert [row["error"] for row in report["rows"]] == ["a process was lost"] * 2
+    assert report["environment"]["commit"] == source_commit()
 
 
 def test_batch_statistics_are_those_of_the_whole_batch(tmp_path: Path) -> None:
