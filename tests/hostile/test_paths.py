@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.train import tiny  # noqa: F401  (registers the model)
+from torchcaps.cli.main import main
 from torchcaps.data import own_images, sources
 from torchcaps.data.sources import PyPIWheel, take_from_tar
 from torchcaps.data.verified import File
@@ -113,6 +116,80 @@ def test_a_run_whose_folders_are_links_is_not_written_to(tmp_path: Path) -> None
     with pytest.raises(TorchcapsError, match="leads out of the run's folder"):
         fit(run)
     assert everything_in(tmp_path / "home") == set()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained run."""
+    settings = {
+        "model": "capsnet",
+        "data": "glyphs",
+        "device": "cpu",
+        "train_images": 60,
+        "test_images": 20,
+        "steps": 1,
+    }
+    config = resolve(**settings, options={"filters": 8, "types": 2, "hidden": [16, 16]})
+    run = new_run(config, tmp_path_factory.mktemp("trained") / "run")
+    fit(run)
+    return run.path
+
+
+WRITERS = {
+    "explain": ["explain", "RUN", "0", "--only", "dead"],
+    "evaluation": ["evaluate", "RUN", "--on", "affnist", "--images", "4"],
+    "checkpoints": ["train", "--resume", "RUN"],
+    "tensorboard": ["train", "--resume", "RUN"],
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_no_command_writes_through_a_link_in_a_run(
+    name: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained, tmp_path / "real", ignore=shutil.ignore_patterns("tensorboard"))
+    (tmp_path / "home").mkdir()
+    if name == "checkpoints":
+        (tmp_path / "real" / name).rename(tmp_path / "home" / name)
+    (tmp_path / "real" / name).symlink_to(tmp_path / "home" / (name if name == "checkpoints" else ""))
+    before = everything_in(tmp_path / "home")
+    run = str(tmp_path / "run")
+    Path(run).symlink_to("real")  # which is allowed: the user named this one
+    monkeypatch.setattr(
+        sys, "argv", ["torchcaps", *(str(tmp_path / "run") if a == "RUN" else a for a in WRITERS[name])]
+    )
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert everything_in(tmp_path / "home") == before
+    assert stopped.value.code == 2
+    assert f"{name} leads out of the run's folder" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("command", ["explain", "evaluation", "export", "clean"])
+def test_links_that_are_files_are_replaced_by_every_command(
+    command: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a run that is reached through a link is written to as any other."""
+    shutil.copytree(trained, tmp_path / "real")
+    run = str(tmp_path / "run")
+    Path(run).symlink_to("real")
+    kept = tmp_path / "kept.txt"
+    kept.write_text("{}")
+    arguments = {**WRITERS, "export": ["export", "RUN", "--to", "torch"], "clean": ["evaluate", "RUN"]}[command]
+    for name in (
+        "result.json",
+        "model.pt2",
+        "explain/index.html",
+        "explain/explain.json",
+        "evaluation/evaluation.json",
+    ):
+        (tmp_path / "real" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "real" / name).symlink_to(kept)
+    monkeypatch.setattr(sys, "argv", ["torchcaps", *(run if each == "RUN" else each for each in arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 0
+    assert kept.read_text() == "{}"
 
 
 def test_files_that_are_links_are_replaced_and_not_followed(tmp_path: Path) -> None:

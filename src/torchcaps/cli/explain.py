@@ -34,8 +34,9 @@ def explain(
     from torchcaps.data import load_dataset
     from torchcaps.train import load, open_run
 
-    config = open_run(run).config()
-    folder = out or run / "explain"
+    opened = open_run(run)
+    folder = out or opened.output("explain")
+    config = opened.config()
     title = f"{config.model} on {data or config.data}"
     report = explain_model(
         load(run),

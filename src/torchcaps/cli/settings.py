@@ -96,6 +96,19 @@ def introduce(data: str, *, quiet: bool) -> None:
         console.warn(warning)
 
 
+def write_sheet(data: str, target: Path, *, quiet: bool) -> None:
+    """Draw a user's own pictures as the network will see them, before it is trained; of a known dataset, nothing."""
+    from torchcaps.compare.own_images import is_own, picture_sheet
+    from torchcaps.files import atomic_path
+
+    if not is_own(data):
+        return
+    with atomic_path(target) as temporary:
+        picture_sheet(data).save(temporary, format="PNG")
+    if not quiet:
+        console.out.print(f"Sheet of the pictures as the network sees them: {target}", soft_wrap=True)
+
+
 def parse_option(option: str) -> tuple[str, Any]:
     """From NAME=VALUE to the name and the value as YAML reads it: a number, a word, a list."""
     from torchcaps.plain_yaml import parse_yaml
