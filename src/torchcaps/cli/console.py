@@ -8,14 +8,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.logging import RichHandler
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from torchcaps.progress import error_console
+from torchcaps.progress import error_console, plain_console
 
-out = Console(highlight=False)
+out = plain_console()
 err = error_console()
 
 
@@ -43,13 +42,13 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def print_json(value: Any) -> None:
-    """A value for another program."""
-    out.print_json(json.dumps(value))
+    """A value for another program, in ASCII: nothing in it can act on a terminal."""
+    out.print_json(json.dumps(value), ensure_ascii=True)
 
 
 def warn(sentence: str) -> None:
     """What a person should know, beside the answer."""
-    err.print(f"[bold yellow]Warning:[/] {escape(sentence)}", soft_wrap=True)
+    err.print(Text.assemble(("Warning:", "bold yellow"), f" {sentence}"), soft_wrap=True)
 
 
 @contextlib.contextmanager

@@ -91,7 +91,7 @@ def introduce(data: str, *, quiet: bool) -> None:
     told = tell_pictures(data)
     if not quiet:
         console.print_table("Pictures", ("class", "training", "test"), told.rows, numbers=2)
-        console.out.print(told.words, soft_wrap=True, markup=False)
+        console.out.print(told.words, soft_wrap=True)
     for warning in told.warnings:
         console.warn(warning)
 

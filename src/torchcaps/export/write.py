@@ -18,7 +18,6 @@ from torchcaps.files import atomic_path
 from torchcaps.models import Model
 from torchcaps.pretrained.trained import describe_input, open_trained
 from torchcaps.progress import progress_bar
-from torchcaps.train import RunFolder
 
 
 @dataclass(frozen=True)
@@ -56,23 +55,21 @@ def export_model(source: str | Path | Model, target: str | Path | None = None, *
         raise unknown_name("format", to, FORMATS)
     model, details, home = _open(source)
     form = FORMATS[to]
-    path = home(form.suffix) if target is None else Path(target)
+    path = home.with_name(f"{home.name}{form.suffix}") if target is None else Path(target)
     with progress_bar(f"exporting to {path.name}", None), atomic_path(path) as temporary:
         difference = check_answers(model, form.write(trace(model), temporary, details))
     return Exported(path, difference, details)
 
 
-def _open(source: str | Path | Model) -> tuple[Model, dict[str, str], Callable[[str], Path]]:
-    """A model, what its file will say about it, and the default path of that file by its suffix."""
+def _open(source: str | Path | Model) -> tuple[Model, dict[str, str], Path]:
+    """A model, what its file will say about it, and where that file lies by default, without the end of its name."""
     if isinstance(source, Model):
         names = source.class_names or tuple(map(str, range(source.classes)))
-        return source, _describe(source, type(source).__name__, names), lambda suffix: Path(f"model{suffix}")
+        return source, _describe(source, type(source).__name__, names), Path("model")
     trained = open_trained(source)
     about = {"data": trained.config.data, "size": trained.config.size}
     details = _describe(trained.model, trained.config.model, trained.config.class_names) | about
-    if Path(source).is_dir():
-        return trained.model, details, lambda suffix: RunFolder(Path(source)).output(f"model{suffix}")
-    return trained.model, details, lambda suffix: Path(f"{trained.name}{suffix}")
+    return trained.model, details, Path(source) / "model" if Path(source).is_dir() else Path(trained.name)
 
 
 def _describe(model: Model, name: str, class_names: tuple[str, ...]) -> dict[str, str]:
