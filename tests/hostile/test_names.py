@@ -102,11 +102,12 @@ def test_confusions_and_learning_curves(tmp_path: Path) -> None:
     assert figures.learning_curves(comparison).light.startswith("data:image/png")
 
 
-def test_reconstructions_are_named() -> None:
+@pytest.mark.parametrize("count", [1, 2])  # fewer test images than a sheet has columns
+def test_reconstructions_are_named(count: int) -> None:
     model = create_model("capsnet", image_size=28, channels=1, classes=4, filters=8, types=2, hidden=(16, 16)).eval()
     model.class_names = (MATH,) * 4
-    images = MemoryImages(torch.zeros(2, 1, 28, 28, dtype=torch.uint8), torch.zeros(2), model.class_names)
-    assert figures.reconstructions(MATH, model, images, count=2).light.startswith("data:image/png")
+    images = MemoryImages(torch.zeros(count, 1, 28, 28, dtype=torch.uint8), torch.zeros(count), model.class_names)
+    assert figures.reconstructions(MATH, model, images).light.startswith("data:image/png")
 
 
 def test_least_sure_pictures_and_contact_sheets(tmp_path: Path) -> None:
@@ -126,6 +127,7 @@ def test_the_console_shows_no_control_characters(
 ) -> None:
     name = f"{ESCAPES}[/b][red]\udc80"
     console.print_table(name, (name, "b"), [(name, name)])
+    console.print_table("widths", ("a",), [("a\x1b\x1b\x1bred",)])
     console.warn(name)
     console.out.print(name)
     console.err.print(name)
@@ -138,6 +140,7 @@ def test_the_console_shows_no_control_characters(
     with pytest.raises(SystemExit):
         main()
     said = capsys.readouterr()
+    assert "a���red" in said.out  # nothing is cut off
     for text in (said.out, said.err):
         assert not set(text) & set("\x1b\x07\x9b\x7f\u202e\r\x08"), repr(text)
         assert "[/b][red]" in text

@@ -12,6 +12,7 @@ from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
+from torchcaps.files import printable
 from torchcaps.progress import error_console, plain_console
 
 out = plain_console()
@@ -37,7 +38,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         justify: Literal["left", "right"] = "right" if position >= len(columns) - numbers else "left"
         table.add_column(column, justify=justify, no_wrap=names and position == 0)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))  # before widths are measured
     out.print(table)
 
 

@@ -130,6 +130,7 @@ def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: The
 
 def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> Picture:
     """Test images above, what the model draws from its winning capsule below."""
+    count = min(count, len(images))
     pictures = seen_by(model, images.batch(torch.arange(count)).images)
     with torch.no_grad():
         output = model(pictures)
@@ -137,7 +138,7 @@ def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) 
     answers = output.scores.argmax(1).tolist()
 
     def paint(theme: Theme) -> Figure:
-        figure, axes = plt.subplots(2, count, figsize=(0.8 * count, 1.9))
+        figure, axes = plt.subplots(2, count, figsize=(0.8 * count, 1.9), squeeze=False)
         for column in range(count):
             for row, picture in enumerate((pictures[column], drawn[column])):
                 show(axes[row, column], picture)
