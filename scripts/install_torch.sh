@@ -6,7 +6,7 @@ set -eu
 python=$1
 [ "$(uname)" = Linux ] || exit 0
 wanted=$(sed -n 's/^torch==//p' constraints.txt)
-install() { "$python" -m pip install --disable-pip-version-check --quiet --only-binary=:all: "$@"; }
+install() { "$python" -m pip install --only-binary=:all: --disable-pip-version-check --quiet "$@"; } # no setup.py is ever run
 
 if "$python" -c "import sys; from importlib.metadata import version; sys.exit(version('torch').split('+')[0] != '$wanted')" 2>/dev/null; then
     exit 0

@@ -85,6 +85,21 @@ def test_no_pinned_package_needs_a_newer_python_than_we_do(part: str) -> None:
     assert [name for name, python in asked.items() if python != "any" and oldest not in SpecifierSet(python)] == []
 
 
+def test_no_script_builds_a_source_distribution() -> None:
+    """Of the clients in scripts/ and src/, pip takes wheels only and npm runs no scripts."""
+    guards = {r"pip\W+(install|download)\b": "--only-binary=:all:", r"npm\W+(install|pack)\b": "--ignore-scripts"}
+    paths = [
+        path for folder in ("scripts", "src") for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")
+    ]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    for client, guard in guards.items():
+        commands = {
+            path: text for path, text in texts.items() if re.search(rf'"-m", "{client}|-m {client}|"{client}', text)
+        }
+        assert commands
+        assert [path.name for path, text in commands.items() if guard not in text] == []
+
+
 def test_no_version_that_is_known_to_be_malicious() -> None:
     for name, versions in MALICIOUS.items():
         assert pins()[name] not in versions

@@ -17,6 +17,7 @@ from torchcaps.errors import TorchcapsError
 
 UNFINISHED = ".tmp"  # how the name of a file ends that is being written
 MOST_TEXT = 64 << 20  # bytes of a text that is read as a whole
+UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 @contextlib.contextmanager
@@ -47,6 +48,15 @@ def file_name(text: str) -> str:
     ('capsnet-routing-uniform', 'images-photos-pets')
     """
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-") or "unnamed"
+
+
+def printable(text: str) -> str:
+    r"""Replace characters of a name that act on a terminal or cannot be written: controls, text direction, surrogates.
+
+    >>> printable("red\x1b[31m")
+    'red�[31m'
+    """
+    return UNPRINTABLE.sub("\ufffd", text)
 
 
 def remove_unfinished(folder: Path) -> None:

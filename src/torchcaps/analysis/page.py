@@ -40,7 +40,8 @@ def write_page(folder: Path, report: dict[str, Any]) -> Path:
         page += f"\n<h2>Left out</h2>\n<ul>{skipped}</ul>"
     page += (
         f"\n<footer>Made by <code>{html.escape(environment['command'])}</code>, torch "
-        f"{environment['versions']['torch']}, commit {html.escape(str(environment['commit']))[:12]}.</footer>\n"
+        f"{html.escape(str(environment['versions']['torch']))}, "
+        f"commit {html.escape(str(environment['commit'])[:12])}.</footer>\n"
         "</body>\n</html>\n"
     )
     write_text(folder / "index.html", page)

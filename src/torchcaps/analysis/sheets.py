@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.analysis.fields import Extent
-from torchcaps.analysis.style import as_rgb, bare, house_style, tiled
+from torchcaps.analysis.style import as_rgb, bare, figure_text, house_style, tiled
 
 CELL, MAP_CELL = 0.55, 1.4  # inches
 
@@ -22,10 +22,15 @@ def image_sheet(images: Tensor, rows: Sequence[str], columns: Sequence[str], lab
         axes = figure.add_subplot()
         axes.imshow(tiled(images), interpolation="nearest")
         bare(axes)
-        axes.set_yticks([row * (height + 2) + height / 2 for row in range(len(rows))], rows)
-        axes.set_xticks([column * (width + 2) + width / 2 for column in range(len(columns))], columns)
+        axes.set_yticks(
+            [row * (height + 2) + height / 2 for row in range(len(rows))], [figure_text(row) for row in rows]
+        )
+        axes.set_xticks(
+            [column * (width + 2) + width / 2 for column in range(len(columns))],
+            [figure_text(name) for name in columns],
+        )
         axes.tick_params(length=0, labeltop=True, labelbottom=False, labelsize=8)
-        axes.set_xlabel(label)
+        axes.set_xlabel(figure_text(label))
     return figure
 
 
@@ -73,8 +78,9 @@ def map_sheet(
                 )
         bare(axes)
         axes.set(xlim=(0, (len(columns) + 1) * wide), ylim=(len(rows) * high, 0))
-        axes.set_yticks([row * high + height / 2 for row in range(len(rows))], rows)
-        axes.set_xticks([column * wide + width / 2 for column in range(len(columns) + 1)], ["image", *columns])
+        axes.set_yticks([row * high + height / 2 for row in range(len(rows))], [figure_text(row) for row in rows])
+        names = ["image", *map(figure_text, columns)]
+        axes.set_xticks([column * wide + width / 2 for column in range(len(columns) + 1)], names)
         axes.tick_params(length=0, labeltop=True, labelbottom=False, labelsize=9)
     return figure
 

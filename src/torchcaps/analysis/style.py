@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps.files import atomic_path
+from torchcaps.files import atomic_path, printable
 
 # Distinguishable for all kinds of colour vision (Okabe and Ito), and on both backgrounds.
 GREY = "#8c8c8c"
@@ -52,6 +52,17 @@ def save_figure(figure: Figure, target: Path) -> None:
     settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 120}
     with house_style(), atomic_path(target) as temporary:
         figure.savefig(temporary, format=kind, bbox_inches="tight", facecolor="white", **settings)
+
+
+def figure_text(name: str) -> str:
+    r"""A name that matplotlib draws literally: dollar signs start no formula, and control characters are replaced.
+
+    Every name that a user or a file gives goes through this before it becomes part of a figure.
+
+    >>> figure_text("cost $5_$")
+    'cost \\$5_\\$'
+    """
+    return printable(name).replace("$", r"\$")
 
 
 def as_rgb(image: Tensor) -> Any:

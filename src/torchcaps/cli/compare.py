@@ -84,6 +84,7 @@ def compare(
     first = entries[0].config
     training_sets(first)
     path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{file_name(shown_name(first.data))}"
+    s.write_sheet(first.data, path / "pictures.png", quiet=json)
     with console.resumable(f"the same command with --out {path}"):
         comparison = run_comparison(
             entries, path, robustness=robustness, match_first=match == "familiar", announce=console.err.print

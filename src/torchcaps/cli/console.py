@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from rich.logging import RichHandler
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from torchcaps.progress import LastingConsole, error_console
+from torchcaps.files import printable
+from torchcaps.progress import SafeConsole, error_console
 
-out = LastingConsole(highlight=False)
+out = SafeConsole()
 err = error_console()
 
 
@@ -37,18 +38,18 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         justify: Literal["left", "right"] = "right" if position >= len(columns) - numbers else "left"
         table.add_column(column, justify=justify, no_wrap=names and position == 0)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))  # before widths are measured
     out.print(table)
 
 
 def print_json(value: Any) -> None:
-    """A value for another program."""
-    out.print_json(json.dumps(value))
+    """A value for another program, in ASCII: nothing in it can act on a terminal."""
+    out.print_json(json.dumps(value), ensure_ascii=True)
 
 
 def warn(sentence: str) -> None:
     """What a person should know, beside the answer."""
-    err.print(f"[bold yellow]Warning:[/] {escape(sentence)}", soft_wrap=True)
+    err.print(Text.assemble(("Warning:", "bold yellow"), f" {sentence}"), soft_wrap=True)
 
 
 @contextlib.contextmanager

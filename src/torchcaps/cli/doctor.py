@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from rich.markup import escape
-
 from torchcaps.cli import console
 from torchcaps.cli.settings import AsJson
 
@@ -19,7 +17,7 @@ def doctor(json: AsJson = False) -> None:
         console.print_json([asdict(finding) for finding in findings])
         return
     shown = [finding for finding in findings if not finding.detail]
-    rows = [(finding.topic, escape(finding.found), escape(finding.advice)) for finding in shown]
+    rows = [(finding.topic, finding.found, finding.advice) for finding in shown]
     console.print_table("This installation", ("what", "found", "what to do"), rows)
     problems = sum(bool(finding.advice) for finding in findings)
     console.out.print(f"{problems} to look at, in the last column." if problems else "Nothing is amiss.")

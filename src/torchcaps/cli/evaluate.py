@@ -62,6 +62,7 @@ def evaluate(
         logits=logits,
         source=source,
     )
+    targets = [out or run.output("evaluation") for run in folders]  # refused before anything is computed
     evaluations = []
     for run in folders:
         console.err.print(f"{run.path}")
@@ -71,8 +72,8 @@ def evaluate(
     if out:
         written = write_evaluation(out, evaluations)
     else:
-        pairs = zip(folders, evaluations, strict=True)
-        written = [path for run, each in pairs for path in write_evaluation(run.path / "evaluation", [each])]
+        pairs = zip(targets, evaluations, strict=True)
+        written = [path for target, each in pairs for path in write_evaluation(target, [each])]
     if json:
         console.print_json(evaluations)
         return

@@ -34,10 +34,11 @@ def explain(
     from torchcaps.data import load_dataset
     from torchcaps.train import load, open_run
 
-    config = open_run(run).config()
+    opened = open_run(run)
+    folder = out or opened.output("explain")
+    config = opened.config()
     if data is None:
-        open_run(run).check_dataset()
-    folder = out or run / "explain"
+        opened.check_dataset()
     title = f"{config.model} on {data or config.data}"
     report = explain_model(
         load(run),

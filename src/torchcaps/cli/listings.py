@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rich.markup import escape
-
 from torchcaps.cli import console
 from torchcaps.cli.settings import AsJson, Plugin
 
@@ -64,4 +62,4 @@ def attacks(json: AsJson = False) -> None:
 
 def _needs(row: dict[str, Any]) -> list[str]:
     needs = {"gradients": row["white_box"], "another trained model": row["needs_source"], "extra": row["extra"]}
-    return [escape(f"torchcaps[{row['extra']}]") if need == "extra" else need for need, asked in needs.items() if asked]
+    return [f"torchcaps[{row['extra']}]" if need == "extra" else need for need, asked in needs.items() if asked]

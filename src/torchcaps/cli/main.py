@@ -6,7 +6,7 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from torchcaps import __version__
 from torchcaps.cli import console
@@ -78,7 +78,7 @@ def main() -> None:
     try:
         app()
     except TorchcapsError as error:
-        console.err.print(f"[bold red]Error:[/] {escape(str(error))}", soft_wrap=True)
+        console.err.print(Text.assemble(("Error:", "bold red"), f" {error}"), soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         console.err.print("Stopped.")

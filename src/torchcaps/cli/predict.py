@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete_run
@@ -46,7 +45,7 @@ def predict(
         return
     count = min(top, len(found.class_names))
     rows = [
-        (escape(str(each.path)), *(escape(f"{name}: {share:.1%}") for name, share in found.top(each, count)))
+        (str(each.path), *(f"{name}: {share:.1%}" for name, share in found.top(each, count)))
         for each in found.answers[:LINES]
     ]
     places = ("answer", "second", "third", *(f"{place}th" for place in range(4, count + 1)))[:count]

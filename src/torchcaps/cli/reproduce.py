@@ -59,7 +59,7 @@ def reproduce(
         print_plan(works, folders, json)
         return
     again = shlex.join(["torchcaps", *sys.argv[1:]])
-    call = Call(folders, until, failures(works, out), partial(console.err.print, markup=False, soft_wrap=True))
+    call = Call(folders, until, failures(works, out), partial(console.err.print, soft_wrap=True))
     with console.resumable(again):
         run_on(engine, jobs, works, call)
     print_tables(works, folders, json)

@@ -91,9 +91,22 @@ def introduce(data: str, *, quiet: bool) -> None:
     told = tell_pictures(data)
     if not quiet:
         console.print_table("Pictures", ("class", "training", "test"), told.rows, numbers=2)
-        console.out.print(told.words, soft_wrap=True, markup=False)
+        console.out.print(told.words, soft_wrap=True)
     for warning in told.warnings:
         console.warn(warning)
+
+
+def write_sheet(data: str, target: Path, *, quiet: bool) -> None:
+    """Draw a user's own pictures as the network will see them, before it is trained; of a known dataset, nothing."""
+    from torchcaps.compare.own_images import is_own, picture_sheet
+    from torchcaps.files import atomic_path
+
+    if not is_own(data):
+        return
+    with atomic_path(target) as temporary:
+        picture_sheet(data).save(temporary, format="PNG")
+    if not quiet:
+        console.out.print(f"Sheet of the pictures as the network sees them: {target}", soft_wrap=True)
 
 
 def parse_option(option: str) -> tuple[str, Any]:

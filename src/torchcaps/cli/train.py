@@ -69,6 +69,8 @@ def train(
         settings.build_model()  # what cannot be built or fetched should fail before a folder is made
         training_sets(settings)
         run = begin_run(settings, out or fresh_path(runs, settings))
+        if is_first():
+            s.write_sheet(settings.data, run.output("pictures.png"), quiet=json)
     with console.resumable(f"torchcaps train --resume {run.path}"):
         fit(run)
     if not is_first():

@@ -48,4 +48,4 @@ def _show_card(name: str) -> None:
     trained = open_trained(name)
     model, tag, digest = (trained.result[key] for key in ("model", "tag", "sha256"))
     line = f'torchcaps.create_model("{model}", pretrained="{tag}")'
-    console.out.print(model_card(trained, load_with=line, sha256=digest), markup=False, soft_wrap=True)
+    console.out.print(model_card(trained, load_with=line, sha256=digest), soft_wrap=True)

@@ -19,7 +19,7 @@ from matplotlib.ticker import LogFormatter
 
 from torchcaps.analysis import perturb_dimensions
 from torchcaps.analysis.perturbation import change_of_drawing
-from torchcaps.analysis.style import COLOURS, THEMES, Theme, as_rgb, house_style
+from torchcaps.analysis.style import COLOURS, THEMES, Theme, as_rgb, figure_text, house_style
 from torchcaps.compare.job import Comparison
 from torchcaps.data import ImageSet
 from torchcaps.models import Model
@@ -66,7 +66,7 @@ def learning_curves(comparison: Comparison) -> Picture:
                 lines = read_lines(run.metrics_file)
                 train = [line for line in lines if line.split == "train"]
                 held = [line for line in lines if line.split == "validation"]
-                label = name if run is runs[0] else None
+                label = figure_text(name) if run is runs[0] else None
                 left.plot(
                     [line.epoch for line in train],
                     [100 * (1 - line.accuracy) for line in train],
@@ -105,7 +105,7 @@ def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> 
             axes.set_axis_off()
         for axes, (name, result) in zip(grid.flat, results.items(), strict=False):
             paint_confusion(axes, np.asarray(result["confusion"]), classes, theme)
-            axes.set_title(name, fontsize=10)
+            axes.set_title(figure_text(name), fontsize=10)
         return figure
 
     first = next(iter(results.values()))
@@ -123,12 +123,14 @@ def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: The
         colour = "white" if on_dark else "#1c2430"
         axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=6, color=colour)
     axes.set(xlabel="answer", ylabel="truth")
-    axes.set_xticks(range(len(classes)), classes, rotation=0 if max(map(len, classes)) < 3 else 60)
-    axes.set_yticks(range(len(classes)), classes)
+    names = [figure_text(name) for name in classes]
+    axes.set_xticks(range(len(classes)), names, rotation=0 if max(map(len, classes)) < 3 else 60)
+    axes.set_yticks(range(len(classes)), names)
 
 
 def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> Picture:
     """Test images above, what the model draws from its winning capsule below."""
+    count = min(count, len(images))
     pictures = seen_by(model, images.batch(torch.arange(count)).images)
     with torch.no_grad():
         output = model(pictures)
@@ -136,12 +138,12 @@ def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) 
     answers = output.scores.argmax(1).tolist()
 
     def paint(theme: Theme) -> Figure:
-        figure, axes = plt.subplots(2, count, figsize=(0.8 * count, 1.9))
+        figure, axes = plt.subplots(2, count, figsize=(0.8 * count, 1.9), squeeze=False)
         for column in range(count):
             for row, picture in enumerate((pictures[column], drawn[column])):
                 show(axes[row, column], picture)
             name_below = model.class_names[answers[column]]
-            axes[1, column].set_xlabel(name_below, fontsize=9 if len(name_below) < 9 else 6)
+            axes[1, column].set_xlabel(figure_text(name_below), fontsize=9 if len(name_below) < 9 else 6)
         axes[0, 0].set_ylabel("image")
         axes[1, 0].set_ylabel("drawn")
         return figure

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchcaps.data import datasets
+import torch
+from PIL import Image
+
+from torchcaps.data import MemoryImages, datasets
 from torchcaps.data.own_images import FAMILY, TEST_SHARE, completed, fit_folder, open_named, parse_name
+from torchcaps.data.preview import contact_sheet
 
 # Two capsule networks that learn from few pictures, the first of them without its routing, and a plain network.
 MODELS = ("capsnet", "capsnet:routing=uniform", "ar-capsnet", "convnet-avg")
 IMAGES_SEEN = 8000  # by each model in all epochs, where nobody says how many: a minute or two on one core
 EPOCHS = range(5, 41)
+SHEET_COLUMNS, SHEET_CLASSES = 8, 40
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,18 @@ def suggested_epochs(data: str) -> int:
     """More passes over fewer pictures, within bounds."""
     fitting = IMAGES_SEEN // datasets.get(data).splits["train"]
     return min(max(fitting, EPOCHS.start), EPOCHS.stop - 1)
+
+
+def picture_sheet(data: str) -> Image.Image:
+    """A contact sheet of some training pictures of each class, at the size and in the colors that a model sees."""
+    images = open_named(data.partition(":")[2]).train
+    names = images.class_names[:SHEET_CLASSES]
+    places = [(images.labels == label).nonzero().flatten()[:SHEET_COLUMNS] for label in range(len(names))]
+    chosen = torch.cat(places)
+    some = f", the first {len(names)} of {len(images.class_names)} classes" * (len(names) < len(images.class_names))
+    title = f"{shown_name(data)}: pictures as a network sees them, {'x'.join(map(str, images.shape))}{some}"
+    shown = MemoryImages(images.images[chosen], images.labels[chosen], names)
+    return contact_sheet(shown, title, columns=SHEET_COLUMNS)
 
 
 def tell_pictures(data: str) -> Told:

@@ -33,8 +33,9 @@ def write_report(comparison: Comparison) -> Path:
         f"{seeds} seed{'s' if seeds > 1 else ''}. {first.validation:.0%} of those images were held back and chose the "
         f"checkpoint; the test images chose nothing.{_match(comparison)}",
         f"Made by <code>{html.escape(environment['command'])}</code> on {html.escape(environment['processor'])}, "
-        f"{environment['threads']} threads, torch {environment['versions']['torch']}, "
-        f"commit {html.escape(str(environment['commit']))[:12]}.",
+        f"{html.escape(str(environment['threads']))} threads, "
+        f"torch {html.escape(str(environment['versions']['torch']))}, "
+        f"commit {html.escape(str(environment['commit'])[:12])}.",
     ]
     sections = "\n".join(map(html_figure, _pictures(comparison)))
     title = f"Comparison on {shown_name(first.data)}"
@@ -94,7 +95,7 @@ def _table(comparison: Comparison) -> str:
     rows = []
     for name, results in comparison.results.items():
         mark = " class='best'" if name == best else ""
-        figures = "".join(f"<td>{cell}</td>" for cell in cells(chosen, results))
+        figures = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells(chosen, results))
         rows.append(f"<tr><td{mark}>{html.escape(name)}</td>{figures}</tr>")
     return (
         f"<div class='table'><table><thead><tr><th scope='col'>model</th>{head}</tr></thead>"

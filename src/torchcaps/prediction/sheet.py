@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps.analysis.style import as_rgb, bare, house_style, save_figure
+from torchcaps.analysis.style import as_rgb, bare, figure_text, house_style, save_figure
 from torchcaps.data.base import as_floats
 from torchcaps.data.images import picture_form, read_pictures
 from torchcaps.models import Model
@@ -33,8 +33,9 @@ def draw_least_sure(model: Model, predictions: Predictions, target: Path, *, cou
         for axes, (answer, pixels) in zip(grid, pairs, strict=False):
             axes.imshow(as_rgb(as_floats(pixels)))
             lines = [f"{shortened(name)}: {share:.0%}" for name, share in predictions.top(answer, 2)]
-            axes.set_title("\n".join(lines), fontsize=8)
-            axes.set_xlabel(shortened(f"{answer.path.parent.name}/{answer.path.name}"), fontsize=7)
+            axes.set_title("\n".join(map(figure_text, lines)), fontsize=8)
+            below = shortened(f"{answer.path.parent.name}/{answer.path.name}")
+            axes.set_xlabel(figure_text(below), fontsize=7)
         save_figure(figure, target)
     return len(pairs)
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError, model_validator
 
-from torchcaps.analysis.style import COLOURS
+from torchcaps.analysis.style import COLOURS, figure_text
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.curves import MARKERS
 from torchcaps.reproduce.evidence import Evidence
@@ -93,7 +93,7 @@ def paint_curve(axes: Any, number: int, label: str, each: Evidence) -> None:
     suspect = any(result.warnings for result in each.results)
     style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if suspect else {}
     style |= {"color": COLOURS[number % len(COLOURS)]}
-    label += " (see the warning)" if suspect else ""
+    label = figure_text(label) + (" (see the warning)" if suspect else "")
     marker = MARKERS[number % len(MARKERS)] if len(places) <= 20 else ""
     if any([place for place, _ in curve] != places for curve in curves):  # nothing to average: every seed a line
         for seed, curve in enumerate(curves):
@@ -110,7 +110,9 @@ def paint_histogram(axes: Any, number: int, label: str, each: Evidence) -> None:
     """Counts in bins, of the first seed."""
     found = histogram_of(each.results[0])
     assert found is not None  # cells without one are not painted
-    axes.stairs(found.counts, found.edges, fill=True, alpha=0.6, color=COLOURS[number % len(COLOURS)], label=label)
+    axes.stairs(
+        found.counts, found.edges, fill=True, alpha=0.6, color=COLOURS[number % len(COLOURS)], label=figure_text(label)
+    )
     axes.locator_params(axis="x", nbins=6)  # more labels than that run into each other in a narrow picture
 
 
@@ -132,7 +134,7 @@ def name_axes(axes: Any, measure: str, title: str) -> None:
     """Titles and scales that fit a measure."""
     across, upward = AXES.get(measure, ("", ""))
     axes.set(xlabel=across, ylabel=upward)
-    axes.set_title(title, fontsize=10)
+    axes.set_title(figure_text(title), fontsize=10)
     if measure == FALLING:
         low, high = axes.dataLim.intervaly
         if high > 10 * low > 0:
@@ -159,8 +161,8 @@ def paint_values(axes: Any, cells: Sequence[Evidence]) -> None:
             color=COLOURS[number % len(COLOURS)],
             marker=MARKERS[number % len(MARKERS)],
             capsize=3,
-            label=row,
+            label=figure_text(row),
         )
-    axes.set_xticks(range(len(columns)), columns)
+    axes.set_xticks(range(len(columns)), [figure_text(column) for column in columns])
     axes.set_xlim(-0.4, len(columns) - 0.6)
     axes.legend(fontsize=8)

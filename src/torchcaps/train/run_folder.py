@@ -60,12 +60,25 @@ class RunFolder:
     def result_file(self) -> Path:
         return self.path / "result.json"
 
+    def output(self, name: str) -> Path:
+        """Return the path of a file or folder in the run to write to; refuse one that a link leads somewhere else.
+
+        A link in place of a file is allowed, because files are replaced and never written through a link.
+        """
+        target = self.path / name
+        folder = target.parent if target.is_file() else target
+        try:
+            inside = folder.resolve().is_relative_to(self.path.resolve())
+        except (OSError, RuntimeError):  # links in a circle
+            inside = False
+        if not inside:
+            raise TorchcapsError(f"{target} leads out of the run's folder: replace the link by a folder of its own")
+        return target
+
     def check_inside(self) -> None:
-        """Refuse a folder, perhaps a stranger's, in which a link would lead what is written somewhere else."""
-        boundary = self.path.resolve()
-        for part in (self.path / "checkpoints", self.path / "tensorboard"):
-            if not part.resolve().is_relative_to(boundary):
-                raise TorchcapsError(f"{part} leads out of the run's folder: replace the link by a folder of its own")
+        """Refuse a run, perhaps a stranger's, whose training would be written somewhere else."""
+        for name in ("checkpoints", "tensorboard"):
+            self.output(name)
 
     def config(self) -> RunConfig:
         """The settings, checked again: the file may have been changed by hand."""
