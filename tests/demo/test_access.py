@@ -91,8 +91,8 @@ def test_beyond_loopback_a_token_is_needed(command: str, options: list[str], wor
 
 
 def test_which_addresses_are_loopback() -> None:
-    assert all(is_loopback(host) for host in ("127.0.0.1", "127.8.9.1", "::1"))
-    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "192.168.1.2", "169.254.1.1"))
+    assert all(is_loopback(host) for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost"))
+    assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "192.168.1.2", "example.org", ""))
 
 
 def test_the_token_may_come_from_the_environment() -> None:

@@ -73,13 +73,9 @@ def prepare(
         from torchcaps.demo.app import create_app
         from torchcaps.demo.run import allowed_hosts, check_token, listen, share_cores
 
+        check_token(host, token, no_auth=no_auth)
+        served = open_models(runs, images)
         listening = listen(host, port)
-        try:
-            check_token(listening, token, no_auth=no_auth)
-            served = open_models(runs, images)
-        except BaseException:
-            listening.close()
-            raise
         share_cores(len(served))
         app = create_app(served, hosts=allowed_hosts(host), token=token, **options)
         return app, listening, address_of(listening, host)

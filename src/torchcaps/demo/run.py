@@ -28,20 +28,19 @@ def share_cores(models: int) -> None:
 
 def allowed_hosts(host: str) -> list[str] | None:
     """Names by which a service on this address may be called: its own on loopback, any where others may reach it."""
-    return [*LOCAL_NAMES, host] if host == "localhost" or is_loopback(host) else None
+    return [*LOCAL_NAMES, host] if is_loopback(host) else None
 
 
-def is_loopback(address: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether only programs on this machine can reach an address."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"  # what another name leads to may change
 
 
-def check_token(listening: socket.socket, token: str | None, *, no_auth: bool) -> None:
+def check_token(host: str, token: str | None, *, no_auth: bool) -> None:
     """Refuse to serve other machines without a token, unless the user said so, and tokens that can be guessed."""
-    host = listening.getsockname()[0]
     if token is None:
         if no_auth or is_loopback(host):
             return
