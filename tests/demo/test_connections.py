@@ -83,6 +83,17 @@ def test_many_connections_of_one_address_cost_another_address_nothing(address: s
     answer(early)  # idle for longer than all others, and still connected
 
 
+def test_a_client_that_has_asked_comes_before_silent_ones(
+    address: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "NEW_SECONDS", 0.0)
+    early = stack.enter_context(connect(address))
+    answer(early)
+    many = [stack.enter_context(connect(address)) for _ in range(300)]
+    answer(many[-1])
+    answer(early)
+
+
 @pytest.mark.parametrize("opening", ["silent", "unfinished head", "kept alive"])
 def test_waiting_connections_are_closed(address: str, monkeypatch: pytest.MonkeyPatch, opening: str) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)

@@ -14,6 +14,7 @@ from torchcaps.demo.metrics import Metrics
 
 MOST_CONNECTIONS = 200
 REQUEST_SECONDS = 10.0  # for the head of a request to arrive; its body has UPLOAD_SECONDS
+NEW_SECONDS = 1.0  # in which a client that has just connected is expected to ask
 IDLE_SECONDS = 20.0  # between two requests, and for a client to read its answer
 
 
@@ -22,10 +23,11 @@ class Connection(H11Protocol):
 
     The limits apply while the client has to act: until the head of a request has arrived, between two requests, and
     while an answer is not read. When there are too many connections, a new one takes the place of one that waits for
-    its client: of the address with the most of them, the one that was silent for the longest time. Connections whose
-    request is being answered are never closed.
+    its client: of the address with the most of them, the one that was silent for the longest time, and rather one on
+    which nothing was asked so far. Connections whose request is being answered are never closed.
     """
 
+    _asked = False  # whether a request was answered
     _timer: asyncio.TimerHandle | None = None
     _between_requests = False
     heard = 0.0  # when the client sent something, or its answer was complete
@@ -46,7 +48,7 @@ class Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         self.heard = self.loop.time()
-        self._between_requests = True
+        self._asked = self._between_requests = True
         self._drop_after(IDLE_SECONDS)
         super().on_response_complete()  # may begin with the next request, if it is here already
         self._stop_timer_while_answering()
@@ -94,8 +96,12 @@ class Connection(H11Protocol):
             return
         waiting = [each for each in connections if each is not self and each._waits_for_client]
         addresses = Counter(each._address for each in waiting)
+        new = self.loop.time() - NEW_SECONDS
         if waiting:
-            max(waiting, key=lambda each: (addresses[each._address], -each.heard))._drop("full")
+            max(
+                waiting,
+                key=lambda each: (addresses[each._address], not each._asked and each.heard < new, -each.heard),
+            )._drop("full")
 
     @property
     def _address(self) -> str:
