@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import re
 import time
 from collections import Counter
@@ -86,6 +87,7 @@ async def measure(address: str, clients: int, seconds: float, idle: int = 0) -> 
         for image in samples.images
     ]
     seen: dict[str, Any] = {"status": Counter(), "seconds": [], "idle opened": 0, "idle errors": Counter()}
+    load = [round(value, 2) for value in os.getloadavg()]  # of other work: a busy machine answers later
     limits = httpx.Limits(max_connections=clients + 1)
     async with httpx.AsyncClient(base_url=address, timeout=30, limits=limits) as client:
         at_start = await memory_of(client)
@@ -102,6 +104,7 @@ async def measure(address: str, clients: int, seconds: float, idle: int = 0) -> 
     warm = next((value for second, value in memory.items() if float(second.split()[0]) >= WARM_UP), at_end)
     idle_found = {"connections": idle, "opened": seen["idle opened"], "errors": dict(seen["idle errors"])}
     return ({"idle": idle_found} if idle else {}) | {
+        "load average before": load,
         "clients": clients,
         "seconds": seconds,
         "answers": len(seen["seconds"]),
