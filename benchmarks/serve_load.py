@@ -1,13 +1,17 @@
 """What ``torchcaps serve`` carries: many clients at once for a minute, from a second process.
 
-Run: python -m benchmarks.serve_load [--clients 50] [--seconds 60]; writes results/bench/serve.json. Keep the machine
-quiet. Every client asks again as soon as it has its answer; memory of the service is read every second.
+Run: python -m benchmarks.serve_load [--clients 50] [--seconds 60] [--idle 300] [--command demo]; writes
+results/bench/serve.json, or serve-idle.json with ``--idle``. Keep the machine quiet. Every client asks again as soon as
+it has its answer; memory of the service is read every second. Idle connections send nothing, and are opened again as
+soon as the service closes them.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import os
 import re
 import time
 from collections import Counter
@@ -40,6 +44,21 @@ async def ask_until(client: httpx.AsyncClient, questions: list[bytes], end: floa
         number += 1
 
 
+async def stay_idle(address: str, end: float, seen: dict[str, Any]) -> None:
+    """One connection that asks nothing, opened again whenever it is closed."""
+    url = httpx.URL(address)
+    while (left := end - time.perf_counter()) > 0:
+        try:
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            seen["idle opened"] += 1
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(reader.read(1), left)
+            writer.close()
+        except OSError as error:
+            seen["idle errors"][type(error).__name__] += 1
+        await asyncio.sleep(1)  # a client that comes back at once would measure its own haste
+
+
 async def memory_of(client: httpx.AsyncClient) -> float:
     """Megabytes that the service holds, by its own word."""
     text = (await client.get("/metrics")).text
@@ -59,7 +78,7 @@ async def watch(client: httpx.AsyncClient, seconds: float) -> dict[str, float]:
     return memory
 
 
-async def measure(address: str, clients: int, seconds: float) -> dict[str, Any]:
+async def measure(address: str, clients: int, seconds: float, idle: int = 0) -> dict[str, Any]:
     """Let the clients ask; throughput, latency, statuses and memory."""
     samples = load_samples("mnist")
     assert samples is not None
@@ -67,19 +86,25 @@ async def measure(address: str, clients: int, seconds: float) -> dict[str, Any]:
         httpx.Request("POST", address, json={"model": NAME, "image": (image[0] / 255).tolist()}).read()
         for image in samples.images
     ]
-    seen: dict[str, Any] = {"status": Counter(), "seconds": []}
+    seen: dict[str, Any] = {"status": Counter(), "seconds": [], "idle opened": 0, "idle errors": Counter()}
+    load = [round(value, 2) for value in os.getloadavg()]  # of other work: a busy machine answers later
     limits = httpx.Limits(max_connections=clients + 1)
     async with httpx.AsyncClient(base_url=address, timeout=30, limits=limits) as client:
         at_start = await memory_of(client)
         await client.post("/api/predict", content=questions[0], headers={"content-type": "application/json"})
+        idle_end = time.perf_counter() + bool(idle) + seconds
+        waiting = [asyncio.create_task(stay_idle(address, idle_end, seen)) for _ in range(idle)]
+        await asyncio.sleep(bool(idle))  # until all of them are connected
         end = time.perf_counter() + seconds
         memory, *_ = await asyncio.gather(
-            watch(client, seconds), *(ask_until(client, questions, end, seen) for _ in range(clients))
+            watch(client, seconds), *(ask_until(client, questions, end, seen) for _ in range(clients)), *waiting
         )
         at_end = await memory_of(client)
         batches = batch_sizes((await client.get("/metrics")).text)
     warm = next((value for second, value in memory.items() if float(second.split()[0]) >= WARM_UP), at_end)
-    return {
+    idle_found = {"connections": idle, "opened": seen["idle opened"], "errors": dict(seen["idle errors"])}
+    return ({"idle": idle_found} if idle else {}) | {
+        "load average before": load,
         "clients": clients,
         "seconds": seconds,
         "answers": len(seen["seconds"]),
@@ -107,11 +132,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--idle", type=int, default=0, help="connections that ask nothing")
+    parser.add_argument("--command", choices=["serve", "demo"], default="serve")
     parser.add_argument("--out", type=Path, default=Path("results/bench"))
     given = parser.parse_args()
-    with running_service("serve") as service:
-        found = asyncio.run(measure(service.address, given.clients, given.seconds))
-    print(write_result(given.out, "serve", found), found)
+    command = ["demo", "--no-browser"] if given.command == "demo" else ["serve"]
+    with running_service(*command) as service:
+        found = asyncio.run(measure(service.address, given.clients, given.seconds, given.idle))
+    print(write_result(given.out, "serve-idle" if given.idle else "serve", found), found)
 
 
 if __name__ == "__main__":

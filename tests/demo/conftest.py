@@ -6,11 +6,14 @@ import base64
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 import torch
+from fastapi import FastAPI
 from torch import Tensor
 
 from torchcaps.demo.app import create_app
@@ -25,9 +28,20 @@ def shipped() -> list[Served]:
 
 
 @pytest.fixture(scope="session")
-def address(shipped: list[Served], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    results = tmp_path_factory.mktemp("results")
-    server = make_server(create_app(shipped, results=results, hosts=LOCAL_NAMES))
+def results_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="session")
+def address(shipped: list[Served], results_folder: Path) -> Iterator[str]:
+    with running(create_app(shipped, results=results_folder, hosts=LOCAL_NAMES)) as address:
+        yield address
+
+
+@contextmanager
+def running(app: FastAPI) -> Iterator[str]:
+    """Serve in a thread; gives the address."""
+    server = make_server(app)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
     thread.start()

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from tests.demo.conftest import decoded, rows
 from torchcaps.analysis import inspect_layers, perturb_dimensions, vote_maps
 from torchcaps.data.geometry import rotation, warp
-from torchcaps.demo import service
+from torchcaps.demo import results, service
 from torchcaps.demo.app import create_app
 from torchcaps.demo.results import read_results
 from torchcaps.demo.served import Served, open_runs
 from torchcaps.demo.worker import Worker
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json
+from torchcaps.reproduce import evidence
+from torchcaps.reproduce.spec import list_papers
 
 Digits = tuple[Tensor, list[int]]
 NAME = "capsnet-mnist-laptop"
@@ -174,6 +182,42 @@ def test_results_of_a_folder(tmp_path: Path) -> None:
     assert paper.paper == "gu2021"
     shown = [each for row in paper.tables[0].rows for each in row.cells if each and each.ours.startswith("91.00")]
     assert [each.paper for each in shown] == ["79"]
+
+
+def test_results_are_read_once_and_hold_up_nobody(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, digits: Digits, results_folder: Path
+) -> None:
+    """Twelve visitors look at results that take long to read; a picture is decoded and answered meanwhile."""
+    gate, reads = threading.Event(), []
+
+    def slow_gather(*arguments: Any) -> Any:
+        reads.append(arguments)
+        gate.wait(20)
+        return gather(*arguments)
+
+    gather = evidence.gather
+    monkeypatch.setattr(evidence, "gather", slow_gather)
+    monkeypatch.setattr(results, "FRESH_SECONDS", 0)
+    (results_folder / "new.json").write_text("{}")
+    stream = io.BytesIO()
+    Image.fromarray((digits[0][4][0] * 255).byte().numpy()).save(stream, "PNG")
+    picture = base64.b64encode(stream.getvalue()).decode()
+    with ThreadPoolExecutor(12) as pool:
+        visitors = [pool.submit(client.get, "/api/results") for _ in range(12)]
+        try:
+            while not reads:
+                time.sleep(0.01)
+            time.sleep(0.2)  # until all of them wait
+            answer = client.post("/api/predict", json={"model": NAME, "image": picture}, timeout=5)
+            assert answer.status_code == 200
+        finally:
+            gate.set()
+        assert [each.result().json() for each in visitors] == [[]] * 12
+    assert client.get("/api/results").json() == []
+    assert len(reads) == len(list_papers())  # once
+    (results_folder / "newer.json").write_text("{}")
+    client.get("/api/results")
+    assert len(reads) == 2 * len(list_papers())  # again, since a file came
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -14,8 +15,12 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 
 from torchcaps.demo import guard
+from torchcaps.demo.app import create_app
+from torchcaps.demo.schemas import Question
+from torchcaps.demo.served import Served
 
 NAME = "capsnet-mnist-laptop"
 SECONDS = 5  # until an answer must be there
@@ -162,3 +167,45 @@ def test_no_path_leads_to_the_file_system(client: httpx.Client, path: str) -> No
     assert client.get(path).status_code == 404
     name = client.get("/api/samples", params={"model": path})
     assert name.status_code in (404, 422)
+
+
+@pytest.mark.parametrize("path", ["/api/predict", "/api/reconstruct", "/api/routing", "/api/attack"])
+@pytest.mark.parametrize("content", ["names", "numbers"])
+def test_more_values_than_a_question_has_are_refused_unparsed(client: httpx.Client, path: str, content: str) -> None:
+    """Parsing 4 MB of names took seconds, during which nobody was answered."""
+    if content == "names":
+        body = b"{" + b",".join(b'"%d":1' % number for number in range(300_000)) + b"}"
+    else:
+        body = b'{"model": "x", "pose": [[' + b",".join([b"1"] * 1_500_000) + b"]]}"
+    assert len(body) < guard.MOST_BYTES
+    answer = client.post(path, content=body, headers={"content-type": "application/json"}, timeout=SECONDS)
+    assert answer.status_code == 413
+    assert "values" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("image", [[[None] * 128] * 128, [[[None] * 128] * 128] * 3], ids=["plane", "planes"])
+def test_a_wrong_image_is_one_mistake(image: object) -> None:
+    """Not one for each pixel: they would all be put into words before the first one is told."""
+    with pytest.raises(ValidationError) as raised:
+        Question.model_validate({"model": NAME, "image": image})
+    assert raised.value.error_count() <= 3  # one for each form that an image may have
+
+
+def test_a_fault_of_the_service_has_headers_and_is_counted(shipped: list[Served]) -> None:
+    app = create_app(shipped[:1])
+
+    @app.get("/fault")
+    async def fault() -> None:
+        raise RuntimeError("secret")
+
+    async def scene() -> tuple[httpx.Response, str]:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.get("/fault"), (await client.get("/metrics")).text
+
+    answer, metrics = asyncio.run(scene())
+    assert answer.status_code == 500
+    assert answer.json()["detail"]
+    assert "secret" not in answer.text
+    assert answer.headers["content-security-policy"] == guard.POLICY
+    assert 'torchcaps_requests_total{path="other",status="500"} 1' in metrics

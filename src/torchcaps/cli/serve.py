@@ -24,27 +24,61 @@ if TYPE_CHECKING:
 Runs = Annotated[list[Path] | None, typer.Argument(help="Folders of trained runs.  [default: shipped networks]")]
 Host = Annotated[str, typer.Option(help="Address to listen on; others can reach it only if you name one of theirs.")]
 Port = Annotated[int, typer.Option(help="0 takes any that is free.", min=0, max=65535)]
+Images = Annotated[
+    list[Path] | None,
+    typer.Option(help="Folder or CSV file of your own pictures, to show those that a run was tested with; repeatable."),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        envvar="TORCHCAPS_TOKEN",
+        help="Secret that clients must send as 'Authorization: Bearer TOKEN'; needed if other machines can reach the "
+        "address. Use the environment variable: other users of this machine can see the option.",
+    ),
+]
+NoAuth = Annotated[bool, typer.Option("--no-auth", help="Let anybody who can reach the address use it.")]
 
 
-def serve(runs: Runs = None, host: Host = "127.0.0.1", port: Port = 8378, plugin: Plugin = None) -> None:
+def serve(
+    runs: Runs = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8378,
+    token: Token = None,
+    no_auth: NoAuth = False,
+    images: Images = None,
+    plugin: Plugin = None,
+) -> None:
     """Answer questions about models over HTTP: the service of 'torchcaps demo' without the page."""
-    app, listening, address = prepare(runs, host, port, page=False)
+    app, listening, address = prepare(runs, host, port, token=token, no_auth=no_auth, images=images, page=False)
     from torchcaps.demo.run import serve_until_stopped
 
     console.out.print(f"Service: {address}/api/predict\nDocumentation: {address}/docs\nStop with Ctrl-C.")
     serve_until_stopped(app, listening)
 
 
-def prepare(runs: list[Path] | None, host: str, port: int, **options: Any) -> tuple[FastAPI, socket.socket, str]:
+def prepare(
+    runs: list[Path] | None,
+    host: str,
+    port: int,
+    *,
+    token: str | None,
+    no_auth: bool,
+    images: list[Path] | None,
+    **options: Any,
+) -> tuple[FastAPI, socket.socket, str]:
     """The service for the models, the socket on which it listens, and its address; options as create_app takes them."""
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        raise TorchcapsError("this command needs fastapi and uvicorn: pip install 'torchcaps[demo]'")
     with loading():
-        served = open_models(runs)
         from torchcaps.demo.app import create_app
-        from torchcaps.demo.run import allowed_hosts, listen, share_cores
+        from torchcaps.demo.run import allowed_hosts, check_token, listen, share_cores
 
+        check_token(host, token, no_auth=no_auth)
+        served = open_models(runs, images)
         listening = listen(host, port)
         share_cores(len(served))
-        return create_app(served, hosts=allowed_hosts(host), **options), listening, address_of(listening, host)
+        app = create_app(served, hosts=allowed_hosts(host), token=token, **options)
+        return app, listening, address_of(listening, host)
 
 
 @contextlib.contextmanager
@@ -58,13 +92,11 @@ def loading() -> Iterator[None]:
         gc.enable()
 
 
-def open_models(runs: list[Path] | None) -> list[Served]:
+def open_models(runs: list[Path] | None, images: list[Path] | None) -> list[Served]:
     """The models that were named, or those that come with the package."""
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise TorchcapsError("this command needs fastapi and uvicorn: pip install 'torchcaps[demo]'")
     from torchcaps.demo.served import open_runs, open_shipped
 
-    return open_runs(runs) if runs else open_shipped()
+    return open_runs(runs, images or ()) if runs else open_shipped()
 
 
 def address_of(listening: socket.socket, host: str) -> str:

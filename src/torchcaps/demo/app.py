@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from torchcaps import __version__
-from torchcaps.demo.guard import Guard
+from torchcaps.demo.guard import MOST_VALUES, Guard
 from torchcaps.demo.metrics import Metrics
 from torchcaps.demo.pages import add_docs, add_page
-from torchcaps.demo.results import PaperResults, read_results
+from torchcaps.demo.results import PaperResults, ResultsReader
 from torchcaps.demo.schemas import (
     LONGEST_SIDE,
     Attacked,
@@ -44,16 +44,24 @@ IMAGE_FORMS = (
 )
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The body is not JSON."},
+    401: {"model": Problem, "description": "The service needs a token, and this is not it."},
     404: {"model": Problem, "description": "There is no such model."},
     408: {"model": Problem, "description": "The request did not arrive in time."},
     413: {"model": Problem, "description": "The request is too large."},
     422: {"model": Problem, "description": "Something in the request is out of range or does not fit the model."},
+    429: {"model": Problem, "description": "Too many requests of this address are waiting: come again."},
+    500: {"model": Problem, "description": "The service failed."},
     503: {"model": Problem, "description": "Too many requests are waiting, or this one took too long: come again."},
 }
 
 
 def create_app(
-    served: list[Served], *, page: bool = True, results: Path | None = None, hosts: Iterable[str] | None = None
+    served: list[Served],
+    *,
+    page: bool = True,
+    results: Path | None = None,
+    hosts: Iterable[str] | None = None,
+    token: str | None = None,
 ) -> FastAPI:
     """The service for these models.
 
@@ -62,14 +70,16 @@ def create_app(
         page: also serve the page that people look at.
         results: a folder of reproduced results, which the page shows.
         hosts: names by which the service may be called; None: any.
+        token: what clients must send as ``Authorization: Bearer TOKEN``; None: nothing.
     """
-    service, metrics = Service(served), Metrics()
+    service, metrics, reader = Service(served), Metrics(), ResultsReader(results)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(service.warm_up())
         yield
         warming.cancel()
+        reader.stop()
         service.stop()
 
     app = FastAPI(
@@ -81,20 +91,37 @@ def create_app(
         lifespan=life,
         responses=PROBLEMS,
     )
-    add_answers(app, service)
-    add_state(app, service, metrics)
-    add_problems(app)
+    app.state.metrics = metrics  # for connections, which also answer
     add_docs(app)
     if page:
         add_page(app)
+    # The same files are in every copy of torchcaps, and a browser can send no token for them.
+    public_paths = [*paths_of(app), "/health"]
+    add_answers(app, service)
+    add_state(app, service, metrics)
+    add_problems(app)
+    if page:
 
-        @app.get("/api/results", summary="The reproduction in the folder")
-        async def show_results() -> list[PaperResults]:
-            return await asyncio.to_thread(read_results, results) if results else []
+        @app.get("/api/results", summary="The reproduction in the folder", response_model=list[PaperResults])
+        async def show_results() -> Response:
+            return Response(await reader.read(), media_type="application/json")
 
-    paths = [route.path for route in app.routes if hasattr(route, "path")]
-    app.add_middleware(Guard, metrics=metrics, paths=paths, hosts=hosts)
+    poses = [len(info.class_names) * (info.pose_size or 0) for info in service.infos]
+    app.add_middleware(
+        Guard,
+        metrics=metrics,
+        paths=paths_of(app),
+        hosts=hosts,
+        token=token,
+        public_paths=public_paths,
+        most_values=MOST_VALUES + max(poses),
+    )
     return app
+
+
+def paths_of(app: FastAPI) -> list[str]:
+    """The paths that a service has so far."""
+    return [route.path for route in app.routes if hasattr(route, "path")]
 
 
 def add_answers(app: FastAPI, service: Service) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
+import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
@@ -15,7 +18,14 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+log = logging.getLogger(__name__)
 MOST_BYTES = 4_000_000  # of a request
+MOST_VALUES = 50_000  # in a request: an image of three planes of 128 x 128 pixels, and some more
+MOST_QUOTES = 200  # in a request: two for each name and each text
+# Requests that are answered at the same time. Fewer than there may be connections, so that there is always one that
+# waits for its client; and fewer for one address than may wait for a model, so that others find room in the queue.
+MOST_REQUESTS = 150
+MOST_PER_ADDRESS = 100
 UPLOAD_SECONDS = 15.0
 # Nothing from another host, nothing inline, nothing that frames or is framed.
 POLICY = (
@@ -43,22 +53,36 @@ class Guard:
         paths: the paths that the service has; all others are counted as one.
         hosts: names by which the service may be called; None: any. A page of another site cannot reach a service on
             loopback through a name of its own that leads here.
+        token: what a client must send as ``Authorization: Bearer TOKEN``; None: nothing.
+        public_paths: paths that need no token.
+        most_values: numbers, names and texts in a request.
     """
 
-    def __init__(self, app: App, metrics: Metrics, paths: Iterable[str], hosts: Iterable[str] | None) -> None:
+    def __init__(
+        self,
+        app: App,
+        metrics: Metrics,
+        paths: Iterable[str],
+        hosts: Iterable[str] | None,
+        token: str | None = None,
+        public_paths: Iterable[str] = (),
+        most_values: int = MOST_VALUES,
+    ) -> None:
         self.app, self.metrics, self.paths = app, metrics, frozenset(paths)
         self.hosts = None if hosts is None else frozenset(hosts)
+        self.token, self.public_paths, self.most_values = token, frozenset(public_paths), most_values
+        self._answering: Counter[str] = Counter()  # requests by client address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
+        began, status, started = time.perf_counter(), 500, False
 
         async def guarded_send(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
+            nonlocal status, started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, started = message["status"], True
                 present = {name for name, _ in message["headers"]}
                 extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
                 message["headers"] = [*message["headers"], *(pair for pair in extra if pair[0] not in present)]
@@ -66,6 +90,16 @@ class Guard:
 
         try:
             await self._admit(scope, receive, guarded_send)
+        except asyncio.CancelledError:
+            if started:
+                raise
+            await refuse(guarded_send, 503, "the service is being stopped")
+        except Exception:
+            # Starlette and uvicorn would answer as well, but without our headers.
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if started:
+                raise
+            await refuse(guarded_send, 500, "the service made a mistake: its log says which")
         finally:
             path = scope["path"] if scope["path"] in self.paths else "other"
             self.metrics.note(path, status, time.perf_counter() - began)
@@ -77,8 +111,11 @@ class Guard:
         if self.hosts is not None and name.lower() not in self.hosts:
             await refuse(send, 421, "this service answers to its own name only")
             return
+        if not self._may_ask(scope["path"], headers.get(b"authorization", b"")):
+            await refuse(send, 401, "this service needs its token: send 'Authorization: Bearer TOKEN'")
+            return
         if scope["method"] in ("GET", "HEAD"):
-            await self.app(scope, receive, send)
+            await self._answer(scope, receive, send)
             return
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > MOST_BYTES:
@@ -92,7 +129,36 @@ class Guard:
         if body is None:
             await refuse(send, 413, f"a request may have {MOST_BYTES:,} bytes at most")
             return
-        await self.app(scope, replay(body, receive), send)
+        # Counting takes a millisecond. Parsing takes seconds if there are hundreds of thousands of names, and nobody is
+        # answered meanwhile, whichever thread does it.
+        if body.count(b",") > self.most_values or body.count(b'"') > MOST_QUOTES:
+            sentence = f"a request may have {self.most_values:,} values at most, and {MOST_QUOTES // 2} names and texts"
+            await refuse(send, 413, sentence)
+            return
+        await self._answer(scope, replay(body, receive), send)
+
+    def _may_ask(self, path: str, authorization: bytes) -> bool:
+        if self.token is None or path in self.public_paths:
+            return True
+        scheme, _, given = authorization.partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self.token.encode())
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the service answer a request that has arrived, unless it has too many in hand."""
+        address = scope["client"][0] if scope.get("client") else ""
+        if self._answering.total() >= MOST_REQUESTS:
+            await refuse(send, 503, "too many requests are waiting: come again in a second")
+            return
+        if self._answering[address] >= MOST_PER_ADDRESS:
+            await refuse(send, 429, f"{MOST_PER_ADDRESS} requests of your address are waiting: come again in a second")
+            return
+        self._answering[address] += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._answering[address] -= 1
+            if not self._answering[address]:
+                del self._answering[address]
 
 
 async def read_body(receive: Receive) -> bytes | None:
@@ -127,13 +193,22 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return again
 
 
+def problem_body(sentence: str) -> bytes:
+    """The body of an answer that says why there is none."""
+    return json.dumps({"detail": sentence}).encode()
+
+
 async def refuse(send: Send, status: int, sentence: str) -> None:
     """An answer without the service: one sentence, and the connection is closed."""
-    content = json.dumps({"detail": sentence}).encode()
+    content = problem_body(sentence)
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(content)).encode()),
         (b"connection", b"close"),
     ]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if status in (429, 503):
+        headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})

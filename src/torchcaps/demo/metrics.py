@@ -18,6 +18,7 @@ class Metrics:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.within: Counter[tuple[str, float]] = Counter()
+        self.dropped: Counter[str] = Counter()  # connections whose client kept the service waiting, by reason
 
     def note(self, path: str, status: int, seconds: float) -> None:
         """Count a request; ``path`` is one of the service's own, so that nobody can fill the memory with names."""
@@ -40,6 +41,9 @@ class Metrics:
             lines.append(f'torchcaps_request_seconds_bucket{{path="{path}",le="+Inf"}} {count}')
             lines.append(f'torchcaps_request_seconds_sum{{path="{path}"}} {total:.6f}')
             lines.append(f'torchcaps_request_seconds_count{{path="{path}"}} {count}')
+        lines.append("# TYPE torchcaps_connections_dropped_total counter")
+        for reason, count in sorted(self.dropped.items()):
+            lines.append(f'torchcaps_connections_dropped_total{{reason="{reason}"}} {count}')
         state = {
             "torchcaps_waiting": ("gauge", {name: worker.waiting for name, worker in workers.items()}),
             "torchcaps_batches_total": ("counter", {name: worker.batches for name, worker in workers.items()}),

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
+
 from torchcaps.demo.schemas import Message
+from torchcaps.errors import TorchcapsError
+
+FRESH_SECONDS = 2.0  # until the folder is looked at again
 
 # With the reproduction come all measures and the drawing of figures, a fifth of the time that a service would take to
 # start: only who looks at results waits for that.
@@ -54,6 +63,52 @@ class PaperResults(Message):
     title: str
     claims: list[ShownClaim]
     tables: list[ShownTable]
+
+
+class ResultsReader:
+    """Reads a folder of results for all visitors: in a thread of its own, and again only when a file has changed."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="results")
+        self._reading: asyncio.Future[bytes] | None = None
+        self._read_at = -math.inf
+        self._files: frozenset[tuple[str, int, int]] | None = None
+        self._found: bytes | TorchcapsError = b"[]"
+
+    async def read(self) -> bytes:
+        """The results as JSON. Visitors who come at the same time share one look at the folder."""
+        if self.folder is None:
+            return b"[]"
+        loop = asyncio.get_running_loop()
+        if self._reading is None or (self._reading.done() and loop.time() > self._read_at + FRESH_SECONDS):
+            self._read_at = loop.time()
+            self._reading = loop.run_in_executor(self._pool, self._read, self.folder)
+        return await asyncio.shield(self._reading)  # a visitor who leaves does not end it for the others
+
+    def stop(self) -> None:
+        """Begin no other reading."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, folder: Path) -> bytes:
+        files = frozenset(_describe(path) for path in folder.rglob("*.json"))
+        if files != self._files:
+            self._files = files
+            try:
+                self._found = TypeAdapter(list[PaperResults]).dump_json(read_results(folder))
+            except TorchcapsError as error:  # a damaged file: it stays so until it is replaced
+                self._found = error
+        if isinstance(self._found, TorchcapsError):
+            raise TorchcapsError(str(self._found))
+        return self._found
+
+
+def _describe(path: Path) -> tuple[str, int, int]:
+    """A file's name, and what changes with its content."""
+    with contextlib.suppress(OSError):  # removed meanwhile
+        stat = path.stat()
+        return str(path), stat.st_mtime_ns, stat.st_size
+    return str(path), 0, 0
 
 
 def read_results(folder: Path) -> list[PaperResults]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
+import re
 import socket
 import sys
 import threading
@@ -12,10 +14,11 @@ import torch
 import uvicorn
 from fastapi import FastAPI
 
+from torchcaps.demo.connections import IDLE_SECONDS, Connection
 from torchcaps.demo.guard import LOCAL_NAMES
 from torchcaps.errors import TorchcapsError
 
-MOST_CONNECTIONS = 200
+SHORTEST_TOKEN = 16
 
 
 def share_cores(models: int) -> None:
@@ -25,7 +28,32 @@ def share_cores(models: int) -> None:
 
 def allowed_hosts(host: str) -> list[str] | None:
     """Names by which a service on this address may be called: its own on loopback, any where others may reach it."""
-    return [*LOCAL_NAMES, host] if host in ("127.0.0.1", "localhost", "::1") else None
+    return [*LOCAL_NAMES, host] if is_loopback(host) else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"  # what another name leads to may change
+
+
+def check_token(host: str, token: str | None, *, no_auth: bool) -> None:
+    """Refuse to serve other machines without a token, unless the user said so, and tokens that can be guessed."""
+    if token is None:
+        if no_auth or is_loopback(host):
+            return
+        raise TorchcapsError(
+            f"anybody who can reach {host} could use this service: set TORCHCAPS_TOKEN to a secret "
+            "(python -c 'import secrets; print(secrets.token_urlsafe())' makes one), or add --no-auth"
+        )
+    if no_auth:
+        raise TorchcapsError("--no-auth was given together with a token: give one of them, not both")
+    if len(token) < SHORTEST_TOKEN:
+        raise TorchcapsError(f"the token has {len(token)} characters: it needs at least {SHORTEST_TOKEN}")
+    if not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
+        raise TorchcapsError("the token must be made of letters, digits and - . _ ~ + / = only")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -47,8 +75,9 @@ def make_server(app: FastAPI) -> uvicorn.Server:
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_keep_alive=20,
+        http=Connection,
+        ws="none",
+        timeout_keep_alive=int(IDLE_SECONDS),
         timeout_graceful_shutdown=3,
     )
     return uvicorn.Server(settings)
@@ -58,8 +87,8 @@ def serve_until_stopped(app: FastAPI, listening: socket.socket) -> None:
     """Answer on the socket until Ctrl-C, which is how a service ends and no failure: uvicorn raises it again."""
     with contextlib.suppress(KeyboardInterrupt):
         make_server(app).run(sockets=[listening])
-    if any(thread.daemon for thread in threading.enumerate()):
-        # A network is still being compiled for its first image: that cannot be interrupted, and Python's own way to
-        # end would tear it down in the middle, which the compiler answers by aborting the process.
+    if threading.active_count() > 1:
+        # A folder is still being read, or a network compiled for its first image. Neither can be interrupted. Python's
+        # own way to end would wait for the one, and tear down the other, so that the compiler aborts the process.
         sys.stdout.flush()
         os._exit(0)

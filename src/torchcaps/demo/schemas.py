@@ -11,8 +11,9 @@ LONGEST_PICTURE = 3_000_000  # characters of a picture file in base64
 
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="One of GET /api/models.")]
 Pixel = Annotated[float, Field(ge=0, le=1)]
-Row = Annotated[list[Pixel], Field(min_length=8, max_length=LONGEST_SIDE)]
-Plane = Annotated[list[Row], Field(min_length=8, max_length=LONGEST_SIDE)]
+# The first wrong value is enough: an error for each of 49,152 pixels takes a second to put into words.
+Row = Annotated[list[Pixel], Field(min_length=8, max_length=LONGEST_SIDE, fail_fast=True)]
+Plane = Annotated[list[Row], Field(min_length=8, max_length=LONGEST_SIDE, fail_fast=True)]
 File = Annotated[str, Field(min_length=1, max_length=LONGEST_PICTURE)]
 Coordinate = Annotated[float, Field(ge=-1000, le=1000)]
 
@@ -41,7 +42,7 @@ class Question(Message):
     """
 
     model: ModelName
-    image: File | Plane | Annotated[list[Plane], Field(min_length=1, max_length=3)] = Field(
+    image: File | Plane | Annotated[list[Plane], Field(min_length=1, max_length=3, fail_fast=True)] = Field(
         union_mode="left_to_right",
         description="Rows of pixels in [0, 1], square; or one to three such planes; or a PNG, JPEG, GIF, WebP or BMP "
         "file in base64.",
@@ -73,8 +74,8 @@ class DrawQuestion(Message):
     """A pose to draw."""
 
     model: ModelName
-    pose: list[Annotated[list[Coordinate], Field(min_length=1, max_length=256)]] = Field(
-        min_length=1, max_length=1000, description="A row for each class, as /api/predict gives it."
+    pose: list[Annotated[list[Coordinate], Field(min_length=1, max_length=256, fail_fast=True)]] = Field(
+        min_length=1, max_length=1000, fail_fast=True, description="A row for each class, as /api/predict gives it."
     )
     label: int = Field(ge=0, lt=10_000, description="The class to draw.")
     sweep: Sweep | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +14,7 @@ import torch
 from torchcaps.analysis.perturbation import RANGES, fitting_ranges
 from torchcaps.data import datasets, load_dataset
 from torchcaps.data.base import as_floats
+from torchcaps.data.own_images import FAMILY, parse_name
 from torchcaps.demo.picture import as_pictures
 from torchcaps.demo.schemas import ModelInfo, SampleImages
 from torchcaps.errors import TorchcapsError
@@ -35,6 +38,7 @@ class Served:
     model: Model
     config: RunConfig
     test_accuracy: float | None = None
+    may_read_pictures: bool = False  # of the folder in its settings, if it was trained on one
 
     @cached_property
     def info(self) -> ModelInfo:
@@ -47,7 +51,7 @@ class Served:
             name=self.name,
             model=self.config.model,
             size=self.config.size,
-            data=self.config.data,
+            data=public_name(self.config.data),
             image_shape=list(self.model.image_shape),
             class_names=list(self.config.class_names),
             labels_per_image=labels_per_image(self.config.data),
@@ -67,10 +71,18 @@ class Served:
 
     @cached_property
     def samples(self) -> SampleImages:
-        """Some test images: those that are shipped, else from the dataset itself."""
+        """Some test images: those that are shipped, else from the dataset itself.
+
+        Settings may come from a stranger. A folder that they name is read only if the user has named it as well.
+        """
         shipped = load_samples(self.config.data)
         if shipped is not None:
             images, labels = as_floats(shipped.images), shipped.labels
+        elif self.config.data not in datasets and not self.may_read_pictures:
+            raise TorchcapsError(
+                f"the test images of '{self.name}' are not shown: if it was trained on pictures of your own, start the "
+                "service with --images FOLDER"
+            )
         else:
             whole = load_dataset(self.config.data, "test")
             batch = whole.batch(torch.arange(min(SAMPLES, len(whole))))
@@ -79,11 +91,13 @@ class Served:
 
 
 def labels_per_image(data: str) -> int:
-    """How many things a dataset has in one image; one, where the dataset is not here to ask."""
-    try:
-        return datasets.get(data).labels_per_image
-    except TorchcapsError:
-        return 1
+    """How many things a dataset has in one image; one, where the dataset is not known."""
+    return datasets.get(data).labels_per_image if data in datasets else 1
+
+
+def public_name(data: str) -> str:
+    """A dataset's name without a folder of this machine."""
+    return data if data in datasets else "own images" if data.partition(":")[0] == FAMILY else "unknown"
 
 
 def open_shipped() -> list[Served]:
@@ -92,20 +106,40 @@ def open_shipped() -> list[Served]:
     return [_open_card(card) for card in cards]
 
 
-def open_runs(paths: list[Path]) -> list[Served]:
-    """The models of a user's runs, each by its folder's name."""
+def open_runs(paths: list[Path], images: Iterable[Path] = ()) -> list[Served]:
+    """The models of a user's runs, each by its folder's name.
+
+    Args:
+        paths: folders of runs, perhaps made by somebody else.
+        images: folders or CSV files of pictures that may be shown as test images of the runs that were trained on them.
+    """
     runs = [open_run(path) for path in paths]
     names = [re.sub(r"[^A-Za-z0-9._-]", "-", run.path.resolve().name)[-100:] for run in runs]
     for name in names:
         if names.count(name) > 1:
             raise TorchcapsError(f"two runs have folders called '{name}': rename one of them")
-    return [_open_run(run, name) for run, name in zip(runs, names, strict=True)]
+    allowed = {path.resolve() for path in images}
+    sources = [_picture_source(run.config()) if allowed else None for run in runs]
+    for path in allowed.difference(sources):
+        raise TorchcapsError(f"none of the runs was trained on the pictures in {path}: leave out --images")
+    opened = zip(runs, names, sources, strict=True)
+    return [_open_run(run, name, may_read_pictures=source in allowed) for run, name, source in opened]
+
+
+def _picture_source(config: RunConfig) -> Path | None:
+    """The folder or CSV file of pictures that the settings name; nothing there is read."""
+    family, _, text = config.data.partition(":")
+    if family != FAMILY:
+        return None
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # no path, or links that lead in a circle
+        return Path(parse_name(text)[0]).resolve()
+    return None
 
 
 def _open_card(card: Card) -> Served:
     return Served(card.name, load_pretrained(card), RunFolder(ROOT / card.name).config(), card.test_accuracy)
 
 
-def _open_run(run: RunFolder, name: str) -> Served:
+def _open_run(run: RunFolder, name: str, *, may_read_pictures: bool) -> Served:
     accuracy = read_json(run.result_file).get("test_accuracy") if run.result_file.is_file() else None
-    return Served(name, load(run.path), run.config(), accuracy)
+    return Served(name, load(run.path), run.config(), accuracy, may_read_pictures)

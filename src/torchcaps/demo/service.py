@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,8 @@ class Service:
         # The same function object for all requests: that is how a worker knows which of them can go together.
         self._predict = {name: partial(answers.predict, each) for name, each in self.served.items()}
         self._decoding = asyncio.Semaphore(DECODERS)
+        # A dataset may have to be fetched first: for that long, pictures shall find a thread to be decoded in.
+        self._sampling = ThreadPoolExecutor(1, thread_name_prefix="samples")
 
     def find(self, name: str) -> Served:
         """The model of that name."""
@@ -64,6 +67,7 @@ class Service:
 
     def stop(self) -> None:
         """End all workers; one that is in the middle of something long is left behind."""
+        self._sampling.shutdown(wait=False, cancel_futures=True)
         end = time.monotonic() + FAREWELL
         for worker in self.workers.values():
             worker.stop()
@@ -94,7 +98,7 @@ class Service:
     async def samples(self, name: str) -> SampleImages:
         """Test images of a model's dataset."""
         served = self.find(name)
-        return await asyncio.to_thread(lambda: served.samples)
+        return await asyncio.get_running_loop().run_in_executor(self._sampling, lambda: served.samples)
 
     async def _image(self, question: Question) -> Tensor:
         shape = self.find(question.model).model.image_shape

@@ -1,19 +1,31 @@
 // Asking the service: errors become sentences, and of many questions in a row only the newest matters.
 
+const TOKEN = "torchcaps-token"; // kept by this tab, and only for this address
+
+/** Send this token with every request from now on. */
+export function useToken(token) {
+  sessionStorage.setItem(TOKEN, token);
+}
+
+/** Whether a token is sent. */
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
+
+const authorization = () => (hasToken() ? { authorization: `Bearer ${sessionStorage.getItem(TOKEN)}` } : {});
+
 /** Read JSON from a path of this service. */
 export async function get(path) {
-  return answer(await fetch(path));
+  return answer(await fetch(path, { headers: authorization() }));
 }
 
 /** Ask a question in JSON. */
 export async function ask(path, question) {
-  const headers = { "content-type": "application/json" };
+  const headers = { "content-type": "application/json", ...authorization() };
   return answer(await fetch(path, { method: "POST", headers, body: JSON.stringify(question) }));
 }
 
 async function answer(response) {
   const said = await response.json().catch(() => ({ detail: `the service answered ${response.status}` }));
-  if (!response.ok) throw new Error(said.detail);
+  if (!response.ok) throw Object.assign(new Error(said.detail), { status: response.status });
   return said;
 }
 

@@ -1,6 +1,6 @@
 // Puts the page together: pad, test images, panels.
 
-import { get, report } from "./api.js";
+import { get, hasToken, report, useToken } from "./api.js";
 import { Drawing, knowsDigits } from "./drawing.js";
 import { paint } from "./images.js";
 import { Pad } from "./pad.js";
@@ -79,4 +79,17 @@ async function start() {
   document.body.dataset.ready = "true";
 }
 
-start().catch(report);
+/** Ask for the service's token, and begin again with it. */
+function askForToken() {
+  part("token-wrong").hidden = !hasToken();
+  part("gate").hidden = false;
+  part("token").focus();
+  part("gate").addEventListener("submit", (event) => {
+    event.preventDefault();
+    // A header takes these characters only, and a token has no others.
+    useToken(part("token").value.replace(/[^\x21-\x7e]/g, ""));
+    location.reload();
+  });
+}
+
+start().catch((error) => (error.status === 401 ? askForToken() : report(error)));

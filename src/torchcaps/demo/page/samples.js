@@ -9,13 +9,13 @@ const SHOWN = 10;
 /** Buttons with test images; `choose` is called with an image. */
 export class Samples {
   constructor(place, choose) {
-    Object.assign(this, { place, choose, loaded: new Map(), start: 0 });
+    Object.assign(this, { place, choose, loaded: new Map(), all: [], start: 0 });
   }
 
   /** Show the images of a network's dataset. */
   async show(info) {
-    if (!this.loaded.has(info.data)) this.loaded.set(info.data, this.load(info));
-    this.all = await this.loaded.get(info.data);
+    if (!this.loaded.has(info.name)) this.loaded.set(info.name, this.load(info));
+    this.all = await this.loaded.get(info.name);
     this.start = 0;
     this.render();
     return this.all;
