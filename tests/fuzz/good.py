@@ -15,10 +15,19 @@ from torch import nn
 
 from torchcaps.data.verified import File
 from torchcaps.evaluate.affine import FACTORS, STEPS
+from torchcaps.reproduce.spec import load_spec
 from torchcaps.train import RunFolder, resolve
 from torchcaps.train.checkpoint import Progress, save_checkpoint, save_weights
 
 CONFIG = resolve(model="lenet", data="glyphs", options={"filters": [2, 3], "hidden": 8})
+CAPSULES = resolve(
+    model="capsnet",
+    data="glyphs",
+    options={
+        "filters": 4, "types": 2, "primary_size": 4, "class_size": 4, "hidden": [4, 4], "routing": "dynamic",
+        "routing_options": {"iterations": 2}, "nonlinearity": "squash", "decoder": "conditional",
+    },
+)  # fmt: skip
 RESULT = {
     "paper": "gu2021", "table": "table1", "cell": "a", "profile": "laptop", "seed": 0, "measure": "test-error",
     "unit": "%", "value": 1.5, "fingerprint": "x", "environment": {"command": "x"},
@@ -27,6 +36,7 @@ CARD = {
     "model": "capsnet", "tag": "x", "data": "mnist", "parameters": 1, "test_accuracy": 0.5, "test_images": 10,
     "selection_split": "validation", "sha256": "0", "training": {}, "licence": "MIT",
 }  # fmt: skip
+CELL = next(iter(load_spec("gu2021").tables["table1"].cells))
 SPEC = "paper: a2026\ntitle: A\nauthors: B\ndefaults: {}\ntrainings: {}\ntables: {}\nclaims: {}\n"
 METRICS = (
     "step,epoch,split,loss,accuracy,learning_rate,images_per_second,seconds\n"
