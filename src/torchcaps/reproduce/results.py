@@ -47,7 +47,7 @@ class CellResult(BaseModel):
     images: int | None = Field(default=None, ge=1, lt=1 << 53)
     details: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
-    picture: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")  # name of a file beside this one
+    picture: str | None = None  # name of a file beside this one
     error: str | None = None  # one sentence, if it failed
     selection_split: str | None = None  # which images chose the checkpoint
     training: Annotated[dict[str, Any], AfterValidator(_check_training)] | None = None  # settings of the run

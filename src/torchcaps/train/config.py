@@ -77,7 +77,8 @@ class RunConfig(BaseModel):
         with torch.device("meta"), NoValues():  # shapes alone, no memory
             shapes = self._create_model()
         held, working = memory_needed(shapes)
-        if held + working > min(MOST_WEIGHTS, machine_memory()):
+        copies = 1 if weights is None else 2  # saved weights are in memory beside the fresh ones that they replace
+        if copies * held + working > min(MOST_WEIGHTS, machine_memory()):
             raise TorchcapsError(
                 f"{self.model} with these settings has {held:,} bytes of weights: refused. It needs {working:,} more "
                 "for one image; choose smaller settings"
@@ -103,7 +104,8 @@ class RunConfig(BaseModel):
             raise
         except Exception as error:  # a setting of the wrong kind fails in as many ways as there are layers
             reason = " ".join(str(error).split())[:300]
-            raise TorchcapsError(f"{self.model} cannot be built with the settings {self.options}: {reason}") from error
+            settings = reprlib.repr(self.options)
+            raise TorchcapsError(f"{self.model} cannot be built with the settings {settings}: {reason}") from error
 
 
 def resolve(**given: Any) -> RunConfig:

@@ -129,7 +129,7 @@ def train(
                 with gathered(with_loss), torch.no_grad():
                     for each in watching:
                         each.on_validation(line, model)
-            if progress.step == total or progress.best_accuracy >= enough:
+            if progress.step >= total or progress.best_accuracy >= enough:
                 break
 
             began = time.perf_counter()
