@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import sys
@@ -163,9 +164,26 @@ def read_text(source: Path, *, most: int = MOST_TEXT, damaged: str = "strict") -
         raise TorchcapsError(f"{source} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
+def finite_number(text: str) -> float:
+    """Parse a float; ValueError for infinity and NaN, which no file of this project holds."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number '{text[:50]}' is not finite")
+    return value
+
+
+def whole_number(text: str) -> int:
+    """Parse a decimal integer of at most 64 bits; a larger one would fail wherever it becomes a float or an index."""
+    if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 63:
+        raise ValueError(f"the number '{text[:50]}' does not fit into 64 bits")
+    return int(text)
+
+
 def read_json(source: Path) -> Any:
     """Read a JSON file, or say what is wrong with it."""
     try:
-        return json.loads(read_text(source))
-    except (ValueError, RecursionError) as error:  # ValueError: no JSON, or a number of thousands of digits
+        return json.loads(
+            read_text(source), parse_int=whole_number, parse_float=finite_number, parse_constant=finite_number
+        )
+    except (ValueError, RecursionError) as error:  # ValueError: no JSON, or a number out of range
         raise TorchcapsError(f"{source} is not a readable JSON file: {error}") from error

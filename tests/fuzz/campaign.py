@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import logging
+import random
 import resource
 import signal
 import time
@@ -15,6 +16,7 @@ from types import FrameType
 
 from tests.fuzz.mutate import damage
 from tests.fuzz.readers import Reader, readers
+from tests.fuzz.structure import change_structure, has_structure
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json
 from torchcaps.progress import progress_bar
@@ -74,6 +76,13 @@ def try_input(reader: Reader, path: Path, content: bytes, outcome: Outcome, seed
         outcome.wrong.append(f"{seed}: {type(error).__name__}: {str(error)[:200]}")
 
 
+def broken(reader: Reader, goods: list[bytes], seed: str) -> bytes:
+    """A damaged file for a reader: of those whose structure is known, every other one still parses."""
+    if has_structure(reader.file) and random.Random(seed).random() < 0.5:
+        return change_structure(reader.good, reader.file, seed)
+    return damage(reader.good, goods, seed, text=reader.text)
+
+
 def largest_size() -> float:
     """The most memory that the process ever had, in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -97,7 +106,7 @@ def run(inputs: int, seed: int, folder: Path) -> tuple[dict[str, Outcome], dict[
         for number in range(inputs):
             name = list(everyone)[number % len(everyone)]
             reader, key = everyone[name], f"{seed}/{name}/{number}"
-            content = damage(reader.good, goods, key, text=reader.text)
+            content = broken(reader, goods, key)
             (folder / IN_HAND).write_text(key, encoding="utf-8")
             so_far = largest_size()
             try_input(reader, folder / reader.file, content, found[name], key)

@@ -10,35 +10,56 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 import yaml
 
 from tests.data import test_readers
 from tests.fuzz.good import (
+    CAPSULES,
     CARD,
+    CELL,
     CONFIG,
+    ENVIRONMENT,
     FILE,
     METRICS,
     RESULT,
+    ROBUSTNESS,
+    RUN_RESULT,
     SPEC,
     checkpoint_bytes,
     picture_bytes,
     small_model,
     tar_bytes,
+    write_run,
     zip_bytes,
 )
+from torchcaps.compare.robustness import quick_robustness
+from torchcaps.compare.table import COLUMNS, NEEDED, cells, robust_columns
 from torchcaps.data import images as own_images
 from torchcaps.data.cache import cached
 from torchcaps.data.sources import copy_at_most, take_from_tar
 from torchcaps.data.verified import problem_with
+from torchcaps.demo.served import open_runs
 from torchcaps.errors import TorchcapsError
+from torchcaps.evaluate.curves import affine_chart, attack_curves
 from torchcaps.files import read_json
+from torchcaps.hub import from_folder, save_pretrained
+from torchcaps.kernels.choice import use_kernels
 from torchcaps.plain_yaml import parse_yaml
 from torchcaps.pretrained.cards import read_card
+from torchcaps.pretrained.model_card import model_card
+from torchcaps.pretrained.trained import open_trained_run
+from torchcaps.reproduce.cells import _troubles
+from torchcaps.reproduce.evidence import gather
+from torchcaps.reproduce.figures import table_pictures
 from torchcaps.reproduce.results import read_result
-from torchcaps.reproduce.spec import read_spec
-from torchcaps.train import open_run, read_lines, read_settings
+from torchcaps.reproduce.spec import load_spec, read_spec
+from torchcaps.reproduce.tables import build_table
+from torchcaps.reproduce.wording import made_with
+from torchcaps.train import config as run_config
+from torchcaps.train import load, open_run, read_lines, read_settings, validation_lines
 from torchcaps.train.checkpoint import load_checkpoint, load_weights
 from torchcaps.train.config import check
 
@@ -94,8 +115,50 @@ def take_from_zip(path: Path, folder: Path) -> None:
 
 
 def read_run(path: Path) -> object:
-    """A run's settings as they lie in a stranger's folder, up to the model that they describe."""
-    return open_run(path.parent).config().build_model()
+    """A run's settings as they lie in a stranger's folder, up to an answer of the model that they describe."""
+    # Less than what a machine may have: the limit must be kept, and the campaign must not need that much itself.
+    with patch.object(run_config, "MOST_WEIGHTS", 64 << 20), use_kernels("plain"), torch.no_grad():
+        model = open_run(path.parent).config().build_model().eval()
+        return model(torch.zeros(1, *model.image_shape))
+
+
+def read_run_result(path: Path) -> object:
+    """A run's result as 'serve', 'compare', 'reproduce' and the model card read it."""
+    run = open_run(path.parent)
+    open_runs([run.path])
+    result = run.result(*NEEDED)
+    list(map(str, cells(COLUMNS, [result])))
+    card = model_card(open_trained_run(run.path), load_with="x", sha256="x")
+    return card, _troubles({"": run}), json.dumps(result, allow_nan=False)
+
+
+def read_environment(path: Path) -> object:
+    return model_card(open_trained_run(path.parent), load_with="x", sha256="x")
+
+
+def read_metrics(path: Path) -> object:
+    lines = validation_lines(path)
+    best = max(lines, key=lambda line: line.accuracy)
+    return json.dumps([best.accuracy, best.step, lines[-1].images_per_second], allow_nan=False)
+
+
+def read_robustness(path: Path) -> object:
+    found = quick_robustness(open_run(path.parent))
+    results = [RUN_RESULT | {"robustness": found}]
+    row = cells(robust_columns([results]), results)
+    charts = [affine_chart({"x": [found["tests"]["affnist"]]})] if found["tests"].get("affnist") else []
+    return row, charts, attack_curves({"x": [found["attacked"]]}) if found["attacked"] else None
+
+
+def read_cell(path: Path) -> object:
+    """A cell's result as 'torchcaps report' reads it."""
+    spec = load_spec(path.parts[-3])
+    evidence = gather(spec, path.parents[2])[0]
+    return (
+        build_table(evidence, path.parts[-2]),
+        table_pictures(evidence, path.parts[-2]),
+        made_with([read_result(path)]),
+    )
 
 
 def read_checked(path: Path) -> object:
@@ -114,6 +177,11 @@ def read_kept(path: Path) -> object:
 def readers(folder: Path) -> dict[str, Reader]:
     """All of them by name; ``folder`` is for making the good files."""
     checkpoint = checkpoint_bytes(folder)
+    cell = folder / "gu2021" / "table1" / f"{CELL}-laptop-seed0.json"
+    cell.parent.mkdir(parents=True, exist_ok=True)
+    (folder / "capsules").mkdir(exist_ok=True)
+    runs = {name: write_run(folder / name) for name in ("result", "environment", "metrics", "robustness", "weights")}
+    hubs = {name: save_pretrained(runs["result"], folder / name) for name in ("hub-config", "hub-weights")}
     found = {f"data {name}": Reader(name, *pair) for name, pair in test_readers.READERS.items()}
     pictures = {
         f"picture {kind.lower()}": Reader(
@@ -135,6 +203,41 @@ def readers(folder: Path) -> dict[str, Reader]:
             ),
             "settings of a run": Reader(
                 "config.yaml", yaml.safe_dump(CONFIG.model_dump(mode="json")).encode(), read_run, text=True
+            ),
+            "settings of a capsule network": Reader(
+                "capsules/config.yaml", yaml.safe_dump(CAPSULES.model_dump(mode="json")).encode(), read_run, text=True
+            ),
+            "weights of a run": Reader(
+                "weights/checkpoints/best.safetensors",
+                (runs["weights"] / "checkpoints/best.safetensors").read_bytes(),
+                lambda path: load(path.parents[1]),
+            ),
+            "result of a run": Reader(
+                "result/result.json", json.dumps(RUN_RESULT).encode(), read_run_result, text=True
+            ),
+            "environment of a run": Reader(
+                "environment/environment.json", json.dumps(ENVIRONMENT).encode(), read_environment, text=True
+            ),
+            "metrics of a run": Reader("metrics/metrics.csv", METRICS.encode(), read_metrics, text=True),
+            "robustness of a run": Reader(
+                "robustness/robustness.json", json.dumps(ROBUSTNESS).encode(), read_robustness, text=True
+            ),
+            "settings of a hub folder": Reader(
+                "hub-config/config.json",
+                (hubs["hub-config"] / "config.json").read_bytes(),
+                lambda path: from_folder(path.parent),
+                text=True,
+            ),
+            "weights of a hub folder": Reader(
+                "hub-weights/model.safetensors",
+                (hubs["hub-weights"] / "model.safetensors").read_bytes(),
+                lambda path: from_folder(path.parent),
+            ),
+            "result in a report": Reader(
+                str(cell.relative_to(folder)),
+                json.dumps(RESULT | {"cell": CELL, "training": CONFIG.model_dump(mode="json")}).encode(),
+                read_cell,
+                text=True,
             ),
             "option": Reader("o.txt", b"[1, 2.5, word]", lambda p: parse_yaml(_latin(p), "an option"), text=True),
             "json": Reader("j.json", json.dumps(RESULT).encode(), read_json, text=True),

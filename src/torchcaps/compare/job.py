@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.compare.robustness import quick_robustness
+from torchcaps.compare.table import NEEDED
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.matched import comparable, stopped_like
-from torchcaps.files import file_lock, file_name, read_json, write_json
+from torchcaps.files import file_lock, file_name, write_json
 from torchcaps.train import RunConfig, RunFolder, fit, is_free, new_run, open_run
 
 
@@ -70,7 +71,7 @@ def _compare(
         run = runs[number]
         if run.result_file.is_file():
             announce(f"{run.path.name}: done before, taken as it is")
-            result = read_json(run.result_file)
+            result = run.result(*NEEDED)
         else:
             fit(run)
             result = evaluate_run(run)

@@ -12,6 +12,11 @@ from torchcaps.evaluate.matched import comparable
 
 Results = list[dict[str, Any]]  # of one model, one per seed
 SUSPECT = "⚠"  # stands beside a figure whose sanity checks failed
+# What the table and the figures read from a run's result file.
+NEEDED = (
+    "seed", "parameters", "training_seconds", "images_per_second", "validation_accuracy", "test_accuracy",
+    "test_images", "confusion", "environment",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from torchcaps.data.own_images import FAMILY, parse_name
 from torchcaps.demo.picture import as_pictures
 from torchcaps.demo.schemas import ModelInfo, SampleImages
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import read_json
 from torchcaps.kernels.choice import use_kernels
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import Model, models
@@ -141,5 +140,5 @@ def _open_card(card: Card) -> Served:
 
 
 def _open_run(run: RunFolder, name: str, *, may_read_pictures: bool) -> Served:
-    accuracy = read_json(run.result_file).get("test_accuracy") if run.result_file.is_file() else None
+    accuracy = run.result().get("test_accuracy") if run.result_file.is_file() else None
     return Served(name, load(run.path), run.config(), accuracy, may_read_pictures)

@@ -11,7 +11,7 @@ from torchcaps.data import ImageSet, Subset, load_dataset, thirteen_crops
 from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
 from torchcaps.models import Model
-from torchcaps.train import RunConfig, RunFolder, load, measure, read_lines
+from torchcaps.train import RunConfig, RunFolder, load, measure, validation_lines
 
 
 def test_images(config: RunConfig) -> ImageSet:
@@ -37,8 +37,8 @@ def evaluate_run(run: RunFolder) -> dict[str, Any]:
     run.check_dataset()
     model = load(run.path)
     images = test_images(config)
+    validations = validation_lines(run.metrics_file)
     measured = measure(model, images)
-    validations = [line for line in read_lines(run.metrics_file) if line.split == "validation"]
     chosen = max(validations, key=lambda line: line.accuracy)
     result = {
         "model": config.model,

@@ -13,8 +13,8 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
 from torchcaps.models import Model
 from torchcaps.train import RunConfig
-from torchcaps.train.checkpoint import all_finite, load_weights
 from torchcaps.train.config import MOST_WEIGHTS, check
+from torchcaps.train.load import load_model
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 MOST_BYTES = {CONFIG: 1 << 20, WEIGHTS: MOST_WEIGHTS}
@@ -27,12 +27,7 @@ def from_folder(folder: Path) -> Model:
     """The model in a folder, in evaluation mode."""
     config = read_config(folder)
     weights = checked_file(folder, WEIGHTS)
-    model = config.build_model()
-    load_weights(weights, model, prefix="")
-    if not all_finite(model):
-        raise TorchcapsError(f"{weights} holds weights that are no finite numbers: it is damaged")
-    model.class_names = config.class_names
-    return model.eval()
+    return load_model(config, weights, prefix="")
 
 
 def read_config(folder: Path) -> RunConfig:

@@ -28,6 +28,8 @@ from torchcaps.models.capsule_model import CapsuleModel, choose_decoder
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing
 
+MOST_LAYERS = 100  # settings may come from anybody's file, and a billion layers would never be built
+
 
 class ARCapsNet(CapsuleModel):
     """Convolutional capsule layers with attention routing and no iteration.
@@ -64,6 +66,8 @@ class ARCapsNet(CapsuleModel):
     ) -> None:
         if layers < 0 or not 0 <= dropout < 1:
             raise TorchcapsError(f"ar-capsnet takes layers >= 0 and 0 <= dropout < 1, got {layers} and {dropout}")
+        if layers > MOST_LAYERS:
+            raise TorchcapsError(f"ar-capsnet takes at most {MOST_LAYERS} layers, got {layers}")
         if image_shape[1] != image_shape[2]:
             raise TorchcapsError(f"ar-capsnet needs square images, got {image_shape[1]}x{image_shape[2]} pixels")
         side, below, stack = (image_shape[1] + 1) // 2, primary_size, []

@@ -9,7 +9,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.pretrained.cards import ROOT, Card
 from torchcaps.train import RunFolder
-from torchcaps.train.checkpoint import load_weights
+from torchcaps.train.load import load_model
 
 WEIGHTS = "weights.safetensors"
 
@@ -22,11 +22,7 @@ def load_pretrained(card: Card, root: Path = ROOT) -> Model:
     folder = root / card.name
     if file_hash(folder / WEIGHTS) != card.sha256:
         raise TorchcapsError(f"{folder / WEIGHTS} is not the file that its card describes: install torchcaps again")
-    config = RunFolder(folder).config()
-    model = config.build_model()
-    load_weights(folder / WEIGHTS, model)
-    model.class_names = config.class_names
-    return model.eval()
+    return load_model(RunFolder(folder).config(), folder / WEIGHTS)
 
 
 def file_hash(path: Path) -> str:

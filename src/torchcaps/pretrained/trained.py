@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import unknown_name
-from torchcaps.files import read_json
 from torchcaps.models import Model
 from torchcaps.pretrained.cards import ROOT, Card, list_pretrained
 from torchcaps.pretrained.load import load_pretrained
@@ -46,9 +45,10 @@ def open_trained(source: str | Path) -> Trained:
 def open_trained_run(path: Path) -> Trained:
     """The model of a run, by its folder's name."""
     run = open_run(path)
-    files = (run.result_file, path / "environment.json")
-    result, training = (read_json(file) if file.is_file() else {} for file in files)
-    return Trained(path.resolve().name, load(path), run.config(), result, training)
+    result = run.result() if run.result_file.is_file() else {}
+    if "test_accuracy" in result:
+        run.result("test_images", "selection_split")
+    return Trained(path.resolve().name, load(path), run.config(), result, run.environment())
 
 
 def open_shipped(card: Card) -> Trained:

@@ -12,7 +12,7 @@ import torch
 from torchcaps.analysis.style import save_figure
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import read_json, write_text
+from torchcaps.files import write_text
 from torchcaps.reproduce.measures import Subject, measures
 from torchcaps.reproduce.results import CellResult, write_result
 from torchcaps.reproduce.work import Work
@@ -34,7 +34,7 @@ def measure_cell(work: Work, trained: dict[str, RunFolder], results: Path, runs:
     if measured.picture is not None:  # before the result that names it
         picture = path.with_suffix(".png")
         save_figure(measured.picture, picture)
-    run_result: dict[str, Any] = read_json(own.result_file) if own else {}
+    run_result: dict[str, Any] = own.result() if own else {}
     result = CellResult(
         **_named(work),
         unit=record.unit,
@@ -82,10 +82,10 @@ def _named(work: Work) -> dict[str, Any]:
 
 def _troubles(trained: dict[str, RunFolder]) -> list[str]:
     """A sentence for each run that ended before it was as good as it had to be, or that learned nothing."""
-    found = [read_json(run.result_file) for run in trained.values()]
+    found = [run.result("model", "validation_accuracy", "reached", "confusion") for run in trained.values()]
     unmatched = [
         f"{each['model']} reached {each['validation_accuracy']:.2%} of the images it is matched on, "
-        f"not {each['stop_at_accuracy']:.2%}: the training was too short"
+        f"not {each.get('stop_at_accuracy') or 0:.2%}: the training was too short"
         for each in found
         if each["reached"] is False
     ]

@@ -9,14 +9,14 @@ from typing import Any, Self, TypeVar
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
-from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
 from torchcaps.analysis.style import COLOURS, figure_text
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.curves import MARKERS
 from torchcaps.reproduce.evidence import Evidence
 from torchcaps.reproduce.intervals import mean_interval
-from torchcaps.reproduce.results import CellResult
+from torchcaps.reproduce.results import CellResult, Number
 
 # What is drawn to the right and upward, by measure.
 AXES = {
@@ -32,14 +32,14 @@ T = TypeVar("T")
 FALLING = "learning-curve"  # maybe over powers of ten
 
 
-POINTS = TypeAdapter(list[tuple[FiniteFloat, FiniteFloat]])
+POINTS = TypeAdapter(list[tuple[Number, Number]])
 
 
 class Histogram(BaseModel):
     """Counts, and the edges of their bins."""
 
-    edges: list[FiniteFloat]
-    counts: list[FiniteFloat]
+    edges: list[Number]
+    counts: list[Number]
 
     @model_validator(mode="after")
     def check_lengths(self) -> Self:

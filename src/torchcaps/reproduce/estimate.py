@@ -15,7 +15,6 @@ from pathlib import Path
 
 from torchcaps.data import datasets
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import read_json
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import Folders
@@ -78,10 +77,11 @@ class Estimator:
         found: dict[str, list[float]] = {}
         for path in self.folders.runs.glob("*/result.json"):
             try:
-                key = speed_key(RunFolder(path.parent).config())
+                run = RunFolder(path.parent)
+                key, speed = speed_key(run.config()), run.result("images_per_second")["images_per_second"]
             except TorchcapsError:  # made by another version
                 continue
-            found.setdefault(key, []).append(read_json(path)["images_per_second"])
+            found.setdefault(key, []).append(speed)
         return {key: statistics.fmean(speeds) for key, speeds in found.items()}
 
     @cached_property

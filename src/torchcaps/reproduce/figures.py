@@ -25,6 +25,7 @@ from torchcaps.reproduce.evidence import Evidence, PaperEvidence
 from torchcaps.reproduce.results import CellResult
 
 KINDS = {".png": "png", ".svg": "svg+xml"}
+MOST_PICTURE = 64 << 20  # bytes
 Group = list[Evidence]
 Painter = Callable[[Any, int, str, Evidence], None]
 CHARTS: tuple[tuple[str, Callable[[CellResult], bool], Painter], ...] = (
@@ -91,7 +92,11 @@ def _saved(paper: PaperEvidence, name: str, each: Evidence) -> Picture:
         raise TorchcapsError(
             f"a result in {paper.folder / name} names a picture that is not one beside it: {source.name}"
         )
+    if source.is_symlink() or (source.exists() and not source.is_file()):
+        raise TorchcapsError(f"{source} is not a file of its own, and a result beside it names it: replace it")
     try:
+        if source.stat().st_size > MOST_PICTURE:
+            raise TorchcapsError(f"{source} has more than {MOST_PICTURE:,} bytes, more than any picture of a result")
         data = base64.b64encode(source.read_bytes()).decode()
     except OSError as error:
         raise TorchcapsError(f"{source} cannot be read, and a result beside it names it: {error.strerror}") from error

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json, write_json
 from torchcaps.reproduce.spec import Profile
+
+# Far beyond what any measure gives, and small enough for sums and squares of it.
+Number = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False, strict=True)]
+Seconds = Annotated[Number, Field(ge=0)]
+
+
+class Budget(BaseModel):
+    """The settings of a training that stand under a table."""
+
+    data: str = ""
+    epochs: int = Field(ge=1, lt=1 << 53, strict=True)
+    train_images: int | None = Field(default=None, ge=1, lt=1 << 53, strict=True)
+
+
+def _check_training(settings: dict[str, Any]) -> dict[str, Any]:
+    Budget.model_validate(settings)
+    return settings
 
 
 class CellResult(BaseModel):
@@ -22,21 +39,21 @@ class CellResult(BaseModel):
     table: str
     cell: str
     profile: Profile
-    seed: int
+    seed: int = Field(ge=0, lt=1 << 31)
     measure: str
     unit: str
-    value: FiniteFloat | None = None
-    published: FiniteFloat | None = None
-    images: int | None = Field(default=None, ge=1)
+    value: Number | None = None
+    published: Number | None = None
+    images: int | None = Field(default=None, ge=1, lt=1 << 53)
     details: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
     picture: str | None = None  # name of a file beside this one
     error: str | None = None  # one sentence, if it failed
     selection_split: str | None = None  # which images chose the checkpoint
-    training: dict[str, Any] | None = None  # settings of the run
+    training: Annotated[dict[str, Any], AfterValidator(_check_training)] | None = None  # settings of the run
     fingerprint: str
-    training_seconds: float | None = None
-    seconds: float = 0.0  # of the measure
+    training_seconds: Seconds | None = None
+    seconds: Seconds = 0.0  # of the measure
     environment: dict[str, Any]
 
 
@@ -52,7 +69,9 @@ def read_result(path: Path) -> CellResult:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise TorchcapsError(f"{path} is not the result of a cell: {where}: {first['msg']}") from error
+        raise TorchcapsError(
+            f"{path} is not the result of a cell: {where[:100]}: {' '.join(first['msg'].split())[:300]}"
+        ) from error
 
 
 def find_results(folder: Path, paper: str | None = None) -> Iterator[CellResult]:

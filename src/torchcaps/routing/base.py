@@ -16,6 +16,7 @@ from torchcaps.kernels.factors import VoteFactors
 from torchcaps.registry import Registry
 
 Nonlinearity = Callable[[Tensor], Tensor]
+MOST_ITERATIONS = 1000  # settings may come from anybody's file, and a billion iterations would never end
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,12 @@ class RoutingRecord:
     any_child_order: bool = False  # permuting the children changes nothing
     any_parent_order: bool = False  # permuting the parents permutes the outcome and changes nothing else
     needs: str = ""  # what a layer or a training loop must offer, in a few words
+
+
+def check_iterations(iterations: int) -> None:
+    """Refuse a number of iterations that is no whole number, or with which a forward pass would never end."""
+    if not isinstance(iterations, int) or iterations > MOST_ITERATIONS:
+        raise TorchcapsError(f"routing takes a whole number of iterations up to {MOST_ITERATIONS}, got {iterations}")
 
 
 routings: Registry[RoutingRecord] = Registry("routing")

@@ -18,7 +18,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.functional import agreement, softmax_over_parents, weighted_votes
 from torchcaps.kernels.dynamic import fused_dynamic_applies, fused_dynamic_routing
 from torchcaps.kernels.factors import VoteFactors
-from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
+from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, check_iterations, routings
 
 
 class DynamicRouting(Routing):
@@ -30,6 +30,7 @@ class DynamicRouting(Routing):
 
     def __init__(self, shape: LayerShape, *, iterations: int = 3) -> None:
         super().__init__(shape)
+        check_iterations(iterations)
         if iterations < 1:
             raise TorchcapsError(f"dynamic routing needs at least 1 iteration, got {iterations}")
         self.iterations = iterations

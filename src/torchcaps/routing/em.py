@@ -38,7 +38,7 @@ from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.functional import softmax_over_parents
 from torchcaps.kernels.em import Schedule, fused_em, fused_em_applies
 from torchcaps.kernels.factors import VoteFactors
-from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
+from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, check_iterations, routings
 
 ACTIVATIONS = ("mdl", "mixing")
 FIRST_SAVING = 0.5  # nats that a vote saves per pose number, at first, when it is assigned to an active parent
@@ -79,6 +79,7 @@ class EMRouting(Routing):
         super().__init__(shape)
         if activation not in ACTIVATIONS:
             raise unknown_name("EM activation", activation, ACTIVATIONS)
+        check_iterations(iterations)
         if iterations < 1 or min(final_lambda, variance_floor, mass_floor) <= 0 or not 0 <= mean_damping < 1:
             raise TorchcapsError(
                 "EM routing needs at least 1 iteration, positive final_lambda, variance_floor and mass_floor, and "

@@ -6,7 +6,7 @@ from torchcaps.train.config import RunConfig, read_settings, resolve
 from torchcaps.train.interrupt import Interrupted
 from torchcaps.train.load import load
 from torchcaps.train.loop import fit
-from torchcaps.train.metrics import Line, read_lines
+from torchcaps.train.metrics import Line, read_lines, validation_lines
 from torchcaps.train.run_folder import RunFolder, fresh_path, is_free, new_run, open_run
 from torchcaps.train.sets import training_sets
 from torchcaps.train.validate import Measured, measure
@@ -32,4 +32,5 @@ __all__ = [
     "read_settings",
     "resolve",
     "training_sets",
+    "validation_lines",
 ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn, optim
@@ -24,6 +23,9 @@ ENTRIES: dict[type[Optimizer], set[str]] = {
     optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
     optim.RMSprop: {"step", "square_avg"},
 }
+FLOATS = ("F16", "BF16", "F32", "F64")  # as safetensors names the types that weights may have
+Count = Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
+Amount = Annotated[float, Field(allow_inf_nan=False)]
 ORDINARY = (Tensor, nn.Parameter)  # not spread over processes; what knows of those takes a second to import
 
 
@@ -31,15 +33,15 @@ ORDINARY = (Tensor, nn.Parameter)  # not spread over processes; what knows of th
 class Progress:
     """Counters of a run. ``*_sum`` and ``seen`` belong to the line of metrics that is being made."""
 
-    step: int = 0
-    validated_at: int = 0  # the step of the last validation
-    best_accuracy: float = -1.0
-    best_step: int = 0
-    loss_sum: float = 0.0
-    correct_sum: int = 0
-    seen: int = 0
-    seconds: float = 0.0  # spent in training steps, over all starts of the run
-    images: int = 0  # trained on, over all starts of the run
+    step: Count = 0
+    validated_at: Count = 0  # the step of the last validation
+    best_accuracy: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] = -1.0
+    best_step: Count = 0
+    loss_sum: Amount = 0.0
+    correct_sum: Count = 0
+    seen: Count = 0
+    seconds: Annotated[Amount, Field(ge=0)] = 0.0  # spent in training steps, over all starts of the run
+    images: Count = 0  # trained on, over all starts of the run
 
 
 def save_weights(path: Path, model: nn.Module, *, write: bool = True, prefix: str = "model.") -> None:
@@ -69,6 +71,12 @@ def _save(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], writ
             raise OSError(None, str(error)) from error
 
 
+def check_weights(path: Path, model: nn.Module, *, prefix: str = "model.") -> None:
+    """Compare the shapes and types that a file's header states with a model's, which may be on the meta device."""
+    with _opened(path) as file:
+        _check_header(path, file, model, prefix)
+
+
 def load_weights(path: Path, model: nn.Module, *, prefix: str = "model.") -> None:
     """Put saved weights into a model of the same shape."""
     with _opened(path) as file:
@@ -94,7 +102,8 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> Progr
                 raise TorchcapsError(
                     f"{path} does not fit this optimiser: its state '{name[:100]}' should not be there"
                 )
-            state[number][entry] = file.get_tensor(name)
+            _check_type(path, file, name, FLOATS)
+            state[number][entry] = _read_finite(path, file, name, torch.float32)
         for number, entries in state.items():
             if entries and entries.keys() != ENTRIES[type(optimizer)]:
                 raise TorchcapsError(f"{path} does not fit this optimiser: its state {number} is incomplete")
@@ -120,10 +129,8 @@ def read_progress(path: Path) -> Progress:
 def _parse_progress(path: Path, file: Any) -> Progress:
     try:
         progress = TypeAdapter(Progress).validate_json((file.metadata() or {}).get("progress", ""))
-    except ValidationError as error:
+    except (ValidationError, ValueError) as error:  # ValueError: a number of thousands of digits
         raise TorchcapsError(f"{path} is no checkpoint to resume from: its counters cannot be read") from error
-    if not all(math.isfinite(value) for value in asdict(progress).values()):
-        raise TorchcapsError(f"{path} is no checkpoint to resume from: its counters are not finite")
     return progress
 
 
@@ -140,8 +147,16 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _fitting(path: Path, file: Any, model: nn.Module, prefix: str = "model.") -> dict[str, Tensor]:
-    """The tensors of a model. Shapes are compared before anything is read: a file may claim to be huge."""
-    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    """The tensors of a model. The header is compared before anything is read: a file may claim to be huge."""
+    _check_header(path, file, model, prefix)
+    return {
+        name: _read_finite(path, file, f"{prefix}{name}", value.dtype) for name, value in model.state_dict().items()
+    }
+
+
+def _check_header(path: Path, file: Any, model: nn.Module, prefix: str) -> None:
+    state = model.state_dict()
+    expected = {name: tuple(value.shape) for name, value in state.items()}
     names = [name.removeprefix(prefix) for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
     found = {name: tuple(file.get_slice(f"{prefix}{name}").get_shape()) for name in names}
     for name in [*expected, *found]:
@@ -150,7 +165,24 @@ def _fitting(path: Path, file: Any, model: nn.Module, prefix: str = "model.") ->
             raise TorchcapsError(
                 f"{path} does not fit this model: '{name[:100]}' should have shape {want}, the file has {have}"
             )
-    return {name: file.get_tensor(f"{prefix}{name}") for name in names}
+    for name, value in state.items():
+        _check_type(path, file, f"{prefix}{name}", FLOATS if value.is_floating_point() else ("I64",))
+
+
+def _check_type(path: Path, file: Any, name: str, allowed: tuple[str, ...]) -> None:
+    found = file.get_slice(name).get_dtype()
+    if found not in allowed:
+        raise TorchcapsError(
+            f"{path} does not fit: '{name[:100]}' should be of type {' or '.join(allowed)}, the file has {found}"
+        )
+
+
+def _read_finite(path: Path, file: Any, name: str, dtype: torch.dtype) -> Tensor:
+    """One tensor in the type that it will have; NaN or infinity in it is refused."""
+    value: Tensor = file.get_tensor(name).to(dtype)
+    if value.is_floating_point() and not torch.isfinite(value).all():
+        raise TorchcapsError(f"{path} holds weights that are no finite numbers, in '{name[:100]}': it is damaged")
+    return value
 
 
 def _fill_model(model: nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,22 +10,27 @@ from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from torchcaps.data import Augmentation, datasets
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.losses import losses
 from torchcaps.models import Model, create_model, models
 from torchcaps.plain_yaml import read_yaml
+from torchcaps.routing.base import LayerShape
+from torchcaps.train.checkpoint import check_weights
 from torchcaps.train.schedules import make_schedule
 
 MOST_WEIGHTS = 16 << 30  # bytes of a model
-LARGE = 512  # a number in the settings above which a model is measured before it is built
+MOST_COUNT = 1 << 63  # of images, steps and the like
+MOST_VALUES = 1000  # in a model's options: a list of sizes makes a layer of each
 
 
 class RunConfig(BaseModel):
     """Everything that decides how a run goes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
     model: str
     size: Literal["paper", "laptop"] = "laptop"
@@ -33,16 +39,16 @@ class RunConfig(BaseModel):
     # What the images are, so that the model can be loaded where the dataset is not.
     image_shape: tuple[int, int, int]
     class_names: tuple[str, ...] = Field(min_length=2)
-    train_images: int | None = Field(default=None, ge=2)  # None: all of the training split
-    test_images: int | None = Field(default=None, ge=1)  # None: all of the test split
+    train_images: int | None = Field(default=None, ge=2, lt=MOST_COUNT)  # None: all of the training split
+    test_images: int | None = Field(default=None, ge=1, lt=MOST_COUNT)  # None: all of the test split
     validation: float = Field(default=0.1, gt=0, lt=1)  # share of the training images that selects the checkpoint
     augmentation: str
     seed: int = Field(default=0, ge=0, lt=2**31)
-    epochs: int = Field(default=5, ge=1)
-    steps: int | None = Field(default=None, ge=1)  # stop here, if it comes before the end of the epochs
+    epochs: int = Field(default=5, ge=1, lt=MOST_COUNT)
+    steps: int | None = Field(default=None, ge=1, lt=MOST_COUNT)  # stop here, if it comes before the end of the epochs
     stop_at_accuracy: float | None = Field(default=None, gt=0, le=1)  # stop once so much of `stop_on` is right
     stop_on: str = "validation"  # also what selects the checkpoint: a split of the dataset, but never the test images
-    batch_size: int = Field(ge=1)
+    batch_size: int = Field(ge=1, lt=MOST_COUNT)
     loss: str
     reconstruction: Literal["sum", "mean"]  # of the squared error over an image's pixels
     reconstruction_weight: float = Field(ge=0)
@@ -56,21 +62,35 @@ class RunConfig(BaseModel):
     strategy: Literal["ddp", "fsdp"] = "ddp"  # every process holds all weights, or a part of each
     save_minutes: float = Field(default=1.0, ge=0)  # between two saves; 0: after every step
 
-    def build_model(self) -> Model:
-        """The model with fresh weights, fitted to the images of the dataset."""
+    def build_model(self, weights: Path | None = None, *, prefix: str = "model.") -> Model:
+        """The model with fresh weights, fitted to the images of the dataset.
+
+        Its size is computed before any memory is taken, and compared with what the machine has. Where ``weights``
+        names a file whose weights will replace the fresh ones, its shapes are compared first, too.
+        """
         known = models.get(self.model).settings()
         for option in self.options:
             if option not in known:
                 raise unknown_name(f"setting of {self.model}", option, known)
-        if max(numbers_in([self.options, self.image_shape, len(self.class_names)])) > LARGE:
-            with torch.device("meta"):  # shapes alone, no memory
-                sizes = [value.numel() * value.element_size() for value in self._create_model().state_dict().values()]
-            if sum(sizes) > MOST_WEIGHTS:
-                raise TorchcapsError(f"{self.model} with these settings has {sum(sizes):,} bytes of weights: refused")
+        if sum(1 for _ in values_in(self.options)) > MOST_VALUES:
+            raise TorchcapsError(f"{self.model} cannot be built: its options hold more than {MOST_VALUES} values")
+        with torch.device("meta"), NoValues():  # shapes alone, no memory
+            shapes = self._create_model()
+        held, working = memory_needed(shapes)
+        copies = 1 if weights is None else 2  # saved weights are in memory beside the fresh ones that they replace
+        if copies * held + working > min(MOST_WEIGHTS, machine_memory()):
+            raise TorchcapsError(
+                f"{self.model} with these settings has {held:,} bytes of weights: refused. It needs {working:,} more "
+                "for one image; choose smaller settings"
+            )
+        if weights is not None:
+            check_weights(weights, shapes, prefix=prefix)
         return self._create_model()
 
     def _create_model(self) -> Model:
-        channels, size, _ = self.image_shape
+        channels, size, width = self.image_shape
+        if size != width:
+            raise TorchcapsError(f"{self.model} cannot be built for images {self.image_shape}: they must be square")
         try:
             return create_model(
                 self.model,
@@ -84,7 +104,8 @@ class RunConfig(BaseModel):
             raise
         except Exception as error:  # a setting of the wrong kind fails in as many ways as there are layers
             reason = " ".join(str(error).split())[:300]
-            raise TorchcapsError(f"{self.model} cannot be built with the settings {self.options}: {reason}") from error
+            settings = reprlib.repr(self.options)
+            raise TorchcapsError(f"{self.model} cannot be built with the settings {settings}: {reason}") from error
 
 
 def resolve(**given: Any) -> RunConfig:
@@ -140,14 +161,53 @@ def check(values: dict[str, Any]) -> RunConfig:
         raise TorchcapsError(f"setting '{key}' is {reprlib.repr(first.get('input'))}: {first['msg']}") from error
 
 
-def numbers_in(value: Any) -> Iterator[float]:
-    """Every number in nested lists and mappings, and a 0."""
-    yield 0
-    if isinstance(value, int | float):
-        yield abs(value)
-    elif isinstance(value, list | tuple | dict):
+def values_in(value: Any) -> Iterator[Any]:
+    """Every value in nested lists and mappings."""
+    if isinstance(value, list | tuple | dict):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from numbers_in(part)
+            yield from values_in(part)
+    else:
+        yield value
+
+
+# Of a tensor and a number, such as ``torch.randn(3) * 0.1``: the shape is the tensor's.
+VALUES_ONLY = (torch.Tensor.normal_, torch.Tensor.mul, torch.Tensor.add, torch.Tensor.div)
+
+
+class NoValues(TorchFunctionMode):
+    """Skip what only computes values: for these functions the meta device would import a compiler, for a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.randn:
+            return torch.empty(*args, **kwargs or {})
+        if func in VALUES_ONLY and not any(isinstance(each, torch.Tensor) for each in args[1:]):
+            return args[0]
+        if func is torch.arange and len(args) == 1 and not kwargs:
+            return torch.empty(args[0], dtype=torch.long)
+        return func(*args, **kwargs or {})
+
+
+def memory_needed(model: Model) -> tuple[int, int]:
+    """Bytes of a model's weights and buffers, and an upper bound of its largest intermediate result for one image."""
+    tensors = [*model.parameters(), *model.buffers()]
+    held = sum(value.numel() * value.element_size() for value in tensors)
+    _, height, width = model.image_shape
+    values = [3 * height * width]
+    for module in model.modules():
+        shape = getattr(module, "shape", None)
+        if isinstance(shape, LayerShape):  # the votes
+            values.append(shape.positions * shape.children * shape.parents * shape.size)
+        elif isinstance(module, nn.Conv2d):  # no convolution here makes an image larger
+            values.append(module.out_channels * height * width)
+    return held, 4 * max(values)
+
+
+def machine_memory() -> int:
+    """Bytes of this machine's memory, where the operating system tells."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return MOST_WEIGHTS
 
 
 def read_settings(path: Path) -> dict[str, Any]:

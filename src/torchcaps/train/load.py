@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torchcaps.models import Model
 from torchcaps.train.checkpoint import load_weights
+from torchcaps.train.config import RunConfig
 from torchcaps.train.run_folder import open_run
 
 
@@ -16,8 +17,12 @@ def load(run: str | Path) -> Model:
     what its scores are for.
     """
     folder = open_run(Path(run))
-    config = folder.config()
-    model = config.build_model()
-    load_weights(folder.best, model)
+    return load_model(folder.config(), folder.best)
+
+
+def load_model(config: RunConfig, weights: Path, *, prefix: str = "model.") -> Model:
+    """The model of these settings with the weights of a file, in evaluation mode."""
+    model = config.build_model(weights, prefix=prefix)
+    load_weights(weights, model, prefix=prefix)
     model.class_names = config.class_names
     return model.eval()

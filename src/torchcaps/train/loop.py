@@ -90,7 +90,7 @@ def train(
         remove_unfinished(run.last.parent)
     training, validation = training_sets(config)
     torch.manual_seed(config.seed)
-    model = config.build_model()
+    model = config.build_model(run.last if run.last.is_file() else None)
     if not run.last.is_file():
         sample = torch.arange(min(len(training), MOST_PREPARATION))
         model.prepare(seen_by(model, training.batch(sample).images))

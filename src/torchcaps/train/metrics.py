@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,18 +38,38 @@ def read_lines(path: Path) -> list[Line]:
     """All complete lines of a metrics file; a last one that a kill cut short is left out."""
     if not path.is_file():
         return []
-    lines = []
+    lines = list[Line]()
     rows = csv.DictReader(io.StringIO(read_text(path, damaged="replace")))
     while True:
         try:
             row = next(rows)
             numbers = {key: float(row[key]) for key in HEADER if key not in ("split", "loss", "step")}
             loss = float(row["loss"]) if row["loss"] else None
-            lines.append(Line(step=int(row["step"]), split=row["split"], loss=loss, **numbers))
+            line = Line(step=int(row["step"]), split=row["split"], loss=loss, **numbers)
         except StopIteration:
             return lines
         except (KeyError, TypeError, ValueError, csv.Error):
             continue
+        _check_line(path, line)
+        lines.append(line)
+
+
+def _check_line(path: Path, line: Line) -> None:
+    """Refuse a line that is complete, but that no training writes."""
+    amounts = (line.epoch, line.accuracy, line.learning_rate, line.images_per_second, line.seconds)
+    possible = 0 <= line.step < 1 << 63 and min(amounts) >= 0 and max(amounts) < math.inf and line.accuracy <= 1
+    if not possible or any(map(math.isnan, amounts)) or not math.isfinite(line.loss or 0):
+        raise TorchcapsError(
+            f"{path} has a line whose numbers are not finite or out of range: step {str(line.step)[:20]}"
+        )
+
+
+def validation_lines(path: Path) -> list[Line]:
+    """The lines about the validation images, at least one."""
+    found = [line for line in read_lines(path) if line.split == "validation"]
+    if not found:
+        raise TorchcapsError(f"{path} is missing or has no line about validation images: resume the run to its end")
+    return found
 
 
 def make_line(progress: Progress, per_epoch: int, split: str, loss: float | None, accuracy: float, rate: float) -> Line:

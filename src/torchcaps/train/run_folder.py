@@ -9,10 +9,10 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self, TypeVar
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
@@ -22,6 +22,71 @@ from torchcaps.train.config import RunConfig, check, read_settings
 from torchcaps.train.sets import Fingerprint, dataset_changes, dataset_fingerprint
 
 log = logging.getLogger(__name__)
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, le=1e12)]
+
+
+class Recorded(BaseModel):
+    """A JSON file of a run directory, or a part of one. What is known has a type; anything else is left alone."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, protected_namespaces=())
+
+
+class Environment(Recorded):
+    """What ``describe_environment`` writes, as far as it is read again."""
+
+    command: str
+    commit: str | None
+    versions: dict[str, str | None]
+    processor: str
+    cores: Count | None
+    threads: Count
+
+
+class RunResult(Recorded):
+    """What ``evaluate_run`` writes. A value may be missing, because earlier versions wrote fewer."""
+
+    model: str = ""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    parameters: Count = 0
+    selection_split: str = ""
+    validation_accuracy: Share = 0
+    stop_at_accuracy: Share | None = None
+    reached: bool | None = None
+    test_accuracy: Share = 0
+    test_images: Count = 0
+    training_seconds: Amount = 0
+    images_per_second: Annotated[float, Field(gt=0, le=1e12)] = 1
+    confusion: list[list[Count]] | None = Field(default=None, min_length=2)
+    environment: Environment | None = None
+
+    @model_validator(mode="after")
+    def check_confusion(self) -> Self:
+        given = self.model_fields_set
+        if any(name in given and getattr(self, name) is None for name in ("confusion", "environment")):
+            raise ValueError("confusion and environment must not be null")
+        if any(len(row) != len(self.confusion or []) for row in self.confusion or []):
+            raise ValueError("the confusion matrix must be square")
+        return self
+
+
+R = TypeVar("R", bound=Recorded)
+
+
+def read_recorded(kind: type[R], path: Path) -> dict[str, Any]:
+    """The values of a JSON file that somebody else may have written, or one sentence that says what is wrong."""
+    values = read_json(path)
+    try:
+        kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])[:100] or "the file"
+        raise TorchcapsError(
+            f"{path} cannot be used: {where}: {first['msg'][:200]}. Remove it to do without"
+        ) from error
+    return values  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -83,6 +148,25 @@ class RunFolder:
     def config(self) -> RunConfig:
         """The settings, checked again: the file may have been changed by hand."""
         return check(read_settings(self.config_file))
+
+    def result(self, *needed: str) -> dict[str, Any]:
+        """The values of the result file, checked: these are there, and all that are there have the right type."""
+        values = read_recorded(RunResult, self.result_file)
+        missing = [name for name in needed if name not in values]
+        if missing:
+            raise TorchcapsError(f"{self.result_file} has no {missing[0]}: run 'torchcaps evaluate {self.path}' again")
+        classes = len(self.config().class_names)
+        if "confusion" in values and len(values["confusion"]) != classes:
+            raise TorchcapsError(
+                f"{self.result_file} has a confusion matrix of {len(values['confusion'])} classes, and the run has "
+                f"{classes}: run 'torchcaps evaluate {self.path}' again"
+            )
+        return values
+
+    def environment(self) -> dict[str, Any]:
+        """What the run was made with; nothing if that was not recorded."""
+        path = self.path / "environment.json"
+        return read_recorded(Environment, path) if path.is_file() else {}
 
     def write_config(self, config: RunConfig) -> None:
         """Write the settings, whole or not at all."""

@@ -7,9 +7,8 @@ from typing import Any
 from torchcaps.data import datasets
 from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.clean import multicrop_scores, test_images
-from torchcaps.files import read_json
 from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
-from torchcaps.train import RunFolder, load, measure, read_lines
+from torchcaps.train import RunFolder, load, measure, validation_lines
 
 CHOSEN = "of the checkpoint that validation images chose"
 
@@ -39,7 +38,7 @@ def multicrop_error(subject: Subject, images: int | None = None) -> Measured:
     "wrong answers on the validation images against the step of training; the test images are not looked at meanwhile",
 )
 def learning_curve(subject: Subject) -> Measured:
-    lines = [line for line in read_lines(subject.run.metrics_file) if line.split == "validation"]
+    lines = validation_lines(subject.run.metrics_file)
     curve = [[line.step, 100 * (1 - line.accuracy)] for line in lines]
     return Measured(curve[-1][1], details={"curve": curve, "split": "validation"})
 
@@ -55,7 +54,7 @@ def _tested(run: RunFolder, images: int | None) -> tuple[float, int]:
     config = _limited(run, images)
     available = datasets.get(config.data).splits["test"]
     wanted = available if config.test_images is None else min(config.test_images, available)
-    result: dict[str, Any] = read_json(run.result_file) if run.result_file.is_file() else {}
+    result: dict[str, Any] = run.result("test_accuracy") if run.result_file.is_file() else {}
     if result.get("test_images") != wanted and images is None:
         result = evaluate_run(run)
     if result.get("test_images") == wanted:
