@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from benchmarks.serving import running_service
 
-from torchcaps.bench.results import write_result
+from torchcaps.bench.steps import write_result
 from torchcaps.pretrained import load_samples
 from torchcaps.progress import progress_bar
 

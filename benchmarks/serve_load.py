@@ -22,7 +22,7 @@ import httpx
 from benchmarks.demo_latency import NAME, quantiles
 from benchmarks.serving import running_service
 
-from torchcaps.bench.results import write_result
+from torchcaps.bench.steps import write_result
 from torchcaps.pretrained import load_samples
 from torchcaps.progress import progress_bar
 

@@ -14,10 +14,9 @@ from typing import Any
 from torchcaps.environment import describe_environment
 from torchcaps.files import read_json, write_json
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.estimate import with_baselines
+from torchcaps.reproduce.estimate import key_of, speed_key, timed_speed, with_baselines
+from torchcaps.reproduce.jobs import plan
 from torchcaps.reproduce.spec import PROFILES, list_papers, load_spec
-from torchcaps.reproduce.speeds import key_of, speed_key, timed_speed
-from torchcaps.reproduce.work import plan
 from torchcaps.train import RunConfig
 
 TARGET = Path("src/torchcaps/reproduce/speeds.json")

@@ -19,9 +19,8 @@ from torchcaps.environment import without_folders
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.clean import test_images
 from torchcaps.files import atomic_path, make_folder, read_json, write_json, write_text
-from torchcaps.pretrained.cards import ROOT, Card
-from torchcaps.pretrained.load import WEIGHTS, file_hash, load_pretrained
-from torchcaps.pretrained.samples import samples_file
+from torchcaps.pretrained.cards import ROOT, Card, samples_file
+from torchcaps.pretrained.loading import WEIGHTS, file_hash, load_pretrained
 from torchcaps.train import RunConfig, RunFolder, load, measure, open_run
 
 SAMPLES = 40  # images, as many of each class

@@ -186,7 +186,7 @@ def main() -> None:
     (ROOT / "docs" / "performance.md").write_text(page(), encoding="utf-8")
     source = BENCH / "growth.json"
     if source.is_file():
-        from torchcaps.bench.growth_plot import draw_growth
+        from torchcaps.bench.growth import draw_growth
 
         draw_growth(json.loads(source.read_text(encoding="utf-8"))["models"], PICTURE)
 

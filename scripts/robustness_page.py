@@ -12,7 +12,7 @@ from typing import Any
 
 from docs_parts.marks import table
 
-from torchcaps.evaluate.summary import notes, summary
+from torchcaps.evaluate.report import notes, summary
 from torchcaps.reproduce.spec import load_spec
 
 ROOT = Path(__file__).parents[1]

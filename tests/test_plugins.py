@@ -11,7 +11,7 @@ import torch
 from tests.conftest import Command
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
-from torchcaps.models.table import routing_rows
+from torchcaps.models.registry import routing_rows
 from torchcaps.plugins import load_plugin, loaded_plugins
 from torchcaps.routing import routings
 from torchcaps.testing import check_routing

@@ -12,8 +12,7 @@ from docs_parts.marks import table
 from torchcaps.attacks import attacks
 from torchcaps.data import datasets
 from torchcaps.losses import losses
-from torchcaps.models.registry import models
-from torchcaps.models.table import ModelRow, model_rows, routing_rows
+from torchcaps.models.registry import ModelRow, model_rows, models, routing_rows
 from torchcaps.pretrained import list_pretrained
 from torchcaps.routing import routings
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from torchcaps.files import read_json
 from torchcaps.models.registry import models
-from torchcaps.reproduce.captions import table_label
-from torchcaps.reproduce.evidence import Evidence, PaperEvidence, gather
+from torchcaps.reproduce.claims_text import table_label
 from torchcaps.reproduce.intervals import Interval, mean_interval, share_interval
+from torchcaps.reproduce.results import Evidence, PaperEvidence, gather
 from torchcaps.reproduce.spec import list_papers, load_spec
 from torchcaps.reproduce.tables import show_number, show_published
 

@@ -9,7 +9,7 @@ from docs_parts.found import Trial, all_evidence, attacked, grid_budget, millise
 from docs_parts.marks import Maker, table
 from torchcaps.data import datasets
 from torchcaps.models.registry import models
-from torchcaps.reproduce.captions import table_label
+from torchcaps.reproduce.claims_text import table_label
 from torchcaps.reproduce.intervals import share_interval
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.spec import PROFILES

@@ -10,10 +10,10 @@ from torchcaps.runtime import tune_process
 if TYPE_CHECKING:
     from torchcaps.data import load_dataset
     from torchcaps.export import export_model
-    from torchcaps.hub import from_pretrained, push_to_hub, save_pretrained
     from torchcaps.models import Model, Output, list_models
     from torchcaps.prediction import predict
     from torchcaps.pretrained import create_model, list_pretrained
+    from torchcaps.pretrained.hub import from_pretrained, push_to_hub, save_pretrained
     from torchcaps.train import load
 
 __version__ = "0.1.0"
@@ -37,16 +37,16 @@ __all__ = [
 _LAZY = {
     "Model": "torchcaps.models",
     "Output": "torchcaps.models",
-    "create_model": "torchcaps.pretrained.create",
+    "create_model": "torchcaps.pretrained.loading",
     "export_model": "torchcaps.export",
-    "from_pretrained": "torchcaps.hub",
+    "from_pretrained": "torchcaps.pretrained.hub",
     "list_models": "torchcaps.models",
     "list_pretrained": "torchcaps.pretrained.cards",
     "load": "torchcaps.train",
     "predict": "torchcaps.prediction",
     "load_dataset": "torchcaps.data",
-    "push_to_hub": "torchcaps.hub",
-    "save_pretrained": "torchcaps.hub",
+    "push_to_hub": "torchcaps.pretrained.hub",
+    "save_pretrained": "torchcaps.pretrained.hub",
 }
 
 tune_process()

@@ -15,10 +15,9 @@ from torchcaps.analysis import (
     vote_histograms,
     vote_maps,
 )
-from torchcaps.analysis.couplings import gets_of_present
-from torchcaps.analysis.dead import Liveliness
-from torchcaps.analysis.fields import extents, primary_centres
+from torchcaps.analysis.couplings import Liveliness, gets_of_present
 from torchcaps.analysis.inspection import presence
+from torchcaps.analysis.receptive_field import extents, primary_centres
 from torchcaps.analysis.votes import vote_distances
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model, create_model

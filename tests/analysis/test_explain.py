@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from torchcaps.analysis.explain import EXPLANATIONS, explain
-from torchcaps.analysis.pictures import choose, read_image
+from torchcaps.analysis.explanation import choose, read_image
 from torchcaps.data import MemoryImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model

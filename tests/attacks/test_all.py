@@ -12,8 +12,8 @@ from torch import Tensor
 
 from tests.attacks.small import SmallCapsules, SmallNet, answered, glyphs, quick, trained
 from torchcaps.attacks import Attack, AttackRecord, attacks, create_attack
+from torchcaps.attacks.model_wrapper import Sight
 from torchcaps.attacks.norms import NORMS
-from torchcaps.attacks.sight import Sight
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import MeanImage, Standardize
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from torchcaps.bench import cases
+from torchcaps.bench import claims
 from torchcaps.bench.claims import Check, Settings
-from torchcaps.bench.growth import Axis, exponent, grow_memory, grow_time, routing_alone, training_step
-from torchcaps.bench.growth_plot import draw_growth
-from torchcaps.bench.nets import Net
+from torchcaps.bench.forms import Net
+from torchcaps.bench.growth import Axis, draw_growth, exponent, grow_memory, grow_time, routing_alone, training_step
 from torchcaps.bench.timing import Budget
 
 ONCE = Budget(rounds=1)
@@ -38,27 +37,27 @@ def small_options(name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", ["two-threads", "capsnet", "routings"])
 def test_a_case_gives_a_figure_for_every_check(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "LARGE", MATRIX)
-    monkeypatch.setattr(cases, "CAPSNET", CAPSNET)
-    monkeypatch.setattr(cases, "Net", lambda name, **more: Net(name, "laptop", options=small_options(name), **more))
-    checks = cases.CASES[name](Settings(ONCE, shrink=64))
+    monkeypatch.setattr(claims, "LARGE", MATRIX)
+    monkeypatch.setattr(claims, "CAPSNET", CAPSNET)
+    monkeypatch.setattr(claims, "Net", lambda name, **more: Net(name, "laptop", options=small_options(name), **more))
+    checks = claims.CASES[name](Settings(ONCE, shrink=64))
     assert checks
     assert all(check.measured and check.measured > 0 and check.spread for check in checks)
 
 
 def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "LARGE", MATRIX)
-    monkeypatch.setattr(cases, "CAPSNET", CAPSNET)
-    monkeypatch.setattr(cases, "ITERATIONS", replace(cases.ITERATIONS, values=(1, 2)))
-    checks = cases.linear(Settings(ONCE, shrink=64))
+    monkeypatch.setattr(claims, "LARGE", MATRIX)
+    monkeypatch.setattr(claims, "CAPSNET", CAPSNET)
+    monkeypatch.setattr(claims, "ITERATIONS", replace(claims.ITERATIONS, values=(1, 2)))
+    checks = claims.linear(Settings(ONCE, shrink=64))
     assert [check.target for check in checks] == ["0.9 to 1.1"] * 4 + ["-0.1 to 0.1", "reported", "reported"]
     assert all(check.measured is not None for check in checks)
 
 
 def test_what_is_not_compiled_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "LARGE", MATRIX)
-    monkeypatch.setattr(cases, "SMALL", MATRIX)
-    checks = {check.what: check for check in cases.matrix_capsules(Settings(ONCE))}
+    monkeypatch.setattr(claims, "LARGE", MATRIX)
+    monkeypatch.setattr(claims, "SMALL", MATRIX)
+    checks = {check.what: check for check in claims.matrix_capsules(Settings(ONCE))}
     left_out = checks["310K, step: torch.compile of plain / ours"]
     assert (left_out.measured, left_out.met) == (None, None)
     assert "--compile" in left_out.note

@@ -4,12 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from torchcaps.bench.floor import ConvolutionFloor, use_own_convolutions
-from torchcaps.bench.forms import FORMS, Subject, forms_for
+from torchcaps.bench.forms import FORMS, ConvolutionFloor, Net, Subject, forms_for, use_own_convolutions
 from torchcaps.bench.memory import step_memory
-from torchcaps.bench.nets import Net
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.choice import use_kernels
+from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.models import create_model, models
 
 TINY = Net("capsnet", "laptop", 2, options={"filters": 8, "types": 2, "hidden": (8, 8)})

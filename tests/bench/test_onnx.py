@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from torchcaps.bench import onnx as bench
-from torchcaps.bench.cases import CASES
-from torchcaps.bench.claims import Settings
-from torchcaps.bench.nets import Net
+from torchcaps.bench import claims as bench
+from torchcaps.bench.claims import CASES, Settings
+from torchcaps.bench.forms import Net
 from torchcaps.bench.timing import Budget
 from torchcaps.models import models
 

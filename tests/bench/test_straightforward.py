@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchcaps.bench.forms import Subject
-from torchcaps.bench.nets import Net
+from torchcaps.bench.forms import Net, Subject
 from torchcaps.bench.straightforward import BroadcastTransform, WideDynamicRouting, WideEMRouting
 from torchcaps.layers import CapsuleLayer
 

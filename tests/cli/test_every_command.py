@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
-from torchcaps.cli.bench_options import tell
+from torchcaps.cli.bench_tables import tell
 from torchcaps.cli.main import app, main
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import pytest
 from torchcaps.cli.main import main
 from torchcaps.pretrained import list_pretrained
 from torchcaps.pretrained.cards import ROOT
-from torchcaps.pretrained.load import file_hash
+from torchcaps.pretrained.loading import file_hash
 
 CARDS = list_pretrained()
 

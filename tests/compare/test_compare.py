@@ -12,7 +12,7 @@ import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.compare import Comparison, Entry, run_comparison, write_report
 from torchcaps.compare.table import COLUMNS, SUSPECT, cells, robust_columns
 from torchcaps.data import MemoryImages, datasets, load_dataset
-from torchcaps.data.viewpoints import split_by_viewpoint
+from torchcaps.data.datasets.viewpoints import split_by_viewpoint
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
 from torchcaps.train import resolve

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 
 from torchcaps.data import DatasetRecord, MemoryImages, datasets, load_dataset, split_off
 from torchcaps.data.base import pieces
-from torchcaps.data.cache import cached
 from torchcaps.data.inventory import take_stock
+from torchcaps.data.io.cache import cached
 from torchcaps.data.transforms import Augmentation
 from torchcaps.errors import TorchcapsError
 

@@ -13,8 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from torchcaps.data.decoding import UnreadableError, decode_square
-from torchcaps.data.images import FORMATS
+from torchcaps.data.io.pictures import FORMATS, UnreadableError, decode_square
 from torchcaps.errors import TorchcapsError
 
 ALL = {"formats": FORMATS, "most_pixels": 1_000_000}

@@ -10,10 +10,10 @@ import torch
 
 from tests.reference import data_loops
 from torchcaps.data import MemoryImages, datasets, load_dataset, split_off
-from torchcaps.data.affnist import RANGES, change_digits
-from torchcaps.data.mnist import FILES
-from torchcaps.data.multimnist import OverlaidDigits
-from torchcaps.data.verified import find
+from torchcaps.data.datasets.affnist import RANGES, change_digits
+from torchcaps.data.datasets.mnist import FILES
+from torchcaps.data.datasets.multimnist import OverlaidDigits
+from torchcaps.data.io.download import find
 from torchcaps.errors import TorchcapsError
 
 needs_mnist = pytest.mark.skipif(

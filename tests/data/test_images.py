@@ -146,7 +146,7 @@ def test_picture_that_claims_to_be_huge(root: Path) -> None:
     place=st.integers(0, 10_000), value=st.integers(0, 255), name=st.sampled_from(["0.png", "1.jpg", "2.bmp", "3.webp"])
 )
 def test_damaged_pictures_never_crash(root: Path, place: int, value: int, name: str) -> None:
-    from torchcaps.data.images import read_picture
+    from torchcaps.data.io.pictures import read_picture
 
     content = bytearray((root / "red" / name).read_bytes())
     content[place % len(content)] = value

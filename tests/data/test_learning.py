@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from tests.data.test_digits import needs_mnist, some_digits
 from torchcaps.data import Augmentation, DatasetRecord, ImageSet, datasets, load_dataset
-from torchcaps.data.affnist import change_digits
-from torchcaps.data.multimnist import OverlaidDigits
+from torchcaps.data.datasets.affnist import change_digits
+from torchcaps.data.datasets.multimnist import OverlaidDigits
 from torchcaps.data.turntable import open_turntable
 from torchcaps.models import create_model
-from torchcaps.train.validate import seen_by
+from torchcaps.train.objective import seen_by
 
 
 def learn(record: DatasetRecord, images: ImageSet, steps: int = 8) -> None:

@@ -9,9 +9,7 @@ import torch
 from PIL import Image
 
 from torchcaps.data import datasets, load_dataset, open_images
-from torchcaps.data.balance import Balance
-from torchcaps.data.fitting import fit_pictures
-from torchcaps.data.own_images import divide_by_class, open_named
+from torchcaps.data.datasets.image_folder import Balance, divide_by_class, fit_pictures, open_named
 from torchcaps.train import fresh_path, resolve
 
 

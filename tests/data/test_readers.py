@@ -17,13 +17,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.data import writers
-from torchcaps.data.affnist import read_affnist
-from torchcaps.data.binary_matrix import read_matrix
-from torchcaps.data.cifar10 import read_records
-from torchcaps.data.idx import read_idx
-from torchcaps.data.matlab import read_struct
-from torchcaps.data.mnist import read_split
-from torchcaps.data.smallnorb import read_toys
+from torchcaps.data.datasets.affnist import read_affnist
+from torchcaps.data.datasets.cifar10 import read_records
+from torchcaps.data.datasets.mnist import read_split
+from torchcaps.data.datasets.smallnorb import read_toys
+from torchcaps.data.io.formats import read_idx, read_matrix
+from torchcaps.data.io.matlab import read_struct
 from torchcaps.errors import TorchcapsError
 
 numbers = np.random.default_rng(0)

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.data.sources import DebianPackage, Mirror, NpmPackage, PyPIWheel, WebArchive
-from torchcaps.data.verified import File, find, obtain, problem_with
+from torchcaps.data.io.download import File, find, obtain, problem_with
+from torchcaps.data.io.sources import DebianPackage, Mirror, NpmPackage, PyPIWheel, WebArchive
 from torchcaps.errors import TorchcapsError
 
 CONTENT = {"first.gz": b"first content " * 100, "second.bin": b"second content " * 50}
@@ -371,7 +371,7 @@ def test_cache_that_cannot_be_a_folder(tmp_path: Path) -> None:
 
 def test_processes_that_fetch_at_once(shelf: Path, address: str, empty_cache: Path) -> None:
     script = (
-        "import sys; from torchcaps.data.verified import File, obtain; from torchcaps.data.sources import Mirror;"
+        "import sys; from torchcaps.data.io.download import File, obtain; from torchcaps.data.io.sources import Mirror;"
         "obtain('things', eval(sys.argv[1]), [Mirror(sys.argv[2])])"
     )
     command = [sys.executable, "-c", script, repr(FILES), f"{address}/shelf"]

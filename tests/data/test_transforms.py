@@ -10,8 +10,8 @@ from torch import Generator, Tensor
 
 from tests.reference import data_loops
 from torchcaps.data import Augmentation, centre_crop, thirteen_crops
-from torchcaps.data.counter import uniform, whole_numbers
 from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
+from torchcaps.data.random_numbers import uniform, whole_numbers
 from torchcaps.data.transforms import CHANGES, MATRICES, Draws, own_generator, rotate, scale
 from torchcaps.errors import TorchcapsError
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tests.reference import data_loops
 from torchcaps.data import MemoryImages, datasets, load_dataset
-from torchcaps.data.solids import Block, Limb, Part, Solid, Wheel, stand_up
-from torchcaps.data.toys import make_toy
-from torchcaps.data.tracing import DISTANCE, HALF_VIEW, LIGHTS, Light, camera_rays, direction, render
+from torchcaps.data.datasets.viewpoints import CATEGORIES, FAMILIAR, INSTANCES, halve, one_camera, with_viewpoints
 from torchcaps.data.turntable import open_turntable
-from torchcaps.data.viewpoints import CATEGORIES, FAMILIAR, INSTANCES, halve, one_camera, with_viewpoints
+from torchcaps.data.turntable.solids import Block, Limb, Part, Solid, Wheel, stand_up
+from torchcaps.data.turntable.toys import make_toy
+from torchcaps.data.turntable.tracing import DISTANCE, HALF_VIEW, LIGHTS, Light, camera_rays, direction, render
 
 PARTS: dict[str, Part] = {
     "ball": Limb((0.1, 0, 0), (0.1, 0, 0), 0.4, 0.4),
@@ -206,7 +206,7 @@ def test_image_belongs_to_its_factors(shared_cache: Path) -> None:
 
 @pytest.mark.parametrize("factor", ["azimuth", "elevation"])
 def test_splits_by_viewpoint(shared_cache: Path, factor: str) -> None:
-    from torchcaps.data.viewpoints import split_by_viewpoint
+    from torchcaps.data.datasets.viewpoints import split_by_viewpoint
 
     open_split = split_by_viewpoint(lambda split: open_turntable(split, stride=8, size=4), factor)
     train, familiar, novel = (open_split(split) for split in ("train", "familiar", "test"))

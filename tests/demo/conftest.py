@@ -18,8 +18,8 @@ from torch import Tensor
 
 from torchcaps.demo.app import create_app
 from torchcaps.demo.guard import LOCAL_NAMES
-from torchcaps.demo.run import listen, make_server
 from torchcaps.demo.served import Served, open_shipped
+from torchcaps.demo.server import listen, make_server
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from tests.demo.browser import FLAGS, find_chromium
 from tests.demo.conftest import running
 from tests.train import tiny  # noqa: F401  (registers the model)
 from torchcaps.demo.app import create_app
-from torchcaps.demo.run import is_loopback
 from torchcaps.demo.served import Served, open_runs
+from torchcaps.demo.server import is_loopback
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import RunFolder, resolve
 from torchcaps.train.checkpoint import save_weights

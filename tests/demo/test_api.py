@@ -25,10 +25,10 @@ from torchcaps.demo import results, service
 from torchcaps.demo.app import create_app
 from torchcaps.demo.results import read_results
 from torchcaps.demo.served import Served, open_runs
-from torchcaps.demo.worker import Worker
+from torchcaps.demo.service import Worker
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json
-from torchcaps.reproduce import evidence
+from torchcaps.reproduce import results as reproduce_results
 from torchcaps.reproduce.spec import list_papers
 
 Digits = tuple[Tensor, list[int]]
@@ -195,8 +195,8 @@ def test_results_are_read_once_and_hold_up_nobody(
         gate.wait(20)
         return gather(*arguments)
 
-    gather = evidence.gather
-    monkeypatch.setattr(evidence, "gather", slow_gather)
+    gather = reproduce_results.gather
+    monkeypatch.setattr(reproduce_results, "gather", slow_gather)
     monkeypatch.setattr(results, "FRESH_SECONDS", 0)
     (results_folder / "new.json").write_text("{}")
     stream = io.BytesIO()

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from torchcaps.demo.run import allowed_hosts, listen
+from torchcaps.demo.server import allowed_hosts, listen
 from torchcaps.errors import TorchcapsError
 
 
@@ -57,7 +57,7 @@ def test_answers_are_not_held_back() -> None:
 def test_starting_loads_nothing_that_serving_does_not_need() -> None:
     """Each of these would make a visitor wait: they are loaded by the first question that needs them."""
     code = (
-        "import sys, torchcaps.demo.app, torchcaps.demo.run, torchcaps.demo.served\n"
+        "import sys, torchcaps.demo.app, torchcaps.demo.server, torchcaps.demo.served\n"
         "print(*{'matplotlib', 'numba', 'scipy', 'lightning_fabric', 'torchcaps.reproduce'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

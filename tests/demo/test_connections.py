@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from torchcaps.demo import connections, guard
-from torchcaps.demo.guard import Guard
-from torchcaps.demo.metrics import Metrics
+from torchcaps.demo.guard import Guard, Metrics
 
 SECONDS = 5  # until an answer must be there
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"

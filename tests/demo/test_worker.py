@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from torchcaps.demo.worker import Busy, Worker
+from torchcaps.demo.service import Busy, Worker
 
 
 def run(scene: Callable[[Worker], Coroutine[Any, Any, None]], **settings: Any) -> None:

@@ -14,11 +14,19 @@ from torchcaps.data import load_dataset
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import robustness, write_evaluation
-from torchcaps.evaluate.acgan import SIZES, GanSettings, epoch_file, generate, train_acgan, train_step
-from torchcaps.evaluate.acgan_nets import ACGAN, LATENT
-from torchcaps.evaluate.drawn import measure_acgan
+from torchcaps.evaluate.acgan import (
+    ACGAN,
+    LATENT,
+    SIZES,
+    GanSettings,
+    epoch_file,
+    generate,
+    measure_acgan,
+    train_acgan,
+    train_step,
+)
+from torchcaps.evaluate.report import notes, summary
 from torchcaps.evaluate.robustness import protocols
-from torchcaps.evaluate.summary import notes, summary
 
 STEPS = 70
 TINY = GanSettings(data="glyphs", train_images=24, batch=8)

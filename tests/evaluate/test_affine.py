@@ -7,12 +7,12 @@ from tests.attacks.small import SmallNet, trained
 from tests.reference import robustness as reference
 from tests.reference.data_loops import Picture
 from torchcaps.data import MemoryImages, load_dataset
-from torchcaps.data.affnist import change_digits
 from torchcaps.data.base import as_floats
+from torchcaps.data.datasets.affnist import change_digits
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_affine
 from torchcaps.evaluate.affine import FACTORS, affine_curves, affine_sets
-from torchcaps.evaluate.canvas import first_images, on_canvas
+from torchcaps.evaluate.clean import first_images, on_canvas
 
 
 def small_images(count: int = 8) -> MemoryImages:

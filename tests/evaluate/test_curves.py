@@ -8,7 +8,7 @@ import pytest
 from tests.attacks.small import QUICK, trained
 from torchcaps.data import load_dataset
 from torchcaps.evaluate import attack_model, write_evaluation
-from torchcaps.evaluate.curves import acgan_chart, history_curves
+from torchcaps.evaluate.figures import acgan_chart, history_curves
 
 
 def attacked(seed: int) -> dict[str, Any]:

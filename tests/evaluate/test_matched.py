@@ -4,7 +4,7 @@ import pytest
 
 import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.matched import comparable, stopped_at
+from torchcaps.evaluate.clean import comparable, stopped_at
 from torchcaps.train import resolve
 
 

@@ -6,11 +6,11 @@ import torch
 from tests.attacks.small import trained
 from tests.reference import robustness as reference
 from torchcaps.data import MemoryImages, load_dataset
-from torchcaps.data.multimnist import OverlaidDigits
+from torchcaps.data.datasets.multimnist import OverlaidDigits
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_overlap
+from torchcaps.evaluate.figures import overlap_sheet
 from torchcaps.evaluate.overlap import can_draw_one, overlap_drawings, overlap_set
-from torchcaps.evaluate.sheets import overlap_sheet
 from torchcaps.models import Model, create_model
 
 
@@ -80,7 +80,7 @@ def test_the_sheet_has_each_digit_beside_its_drawing(monkeypatch: pytest.MonkeyP
             assert torch.allclose(sheet[:, 2 + 2 * number], drawn, atol=1e-4)
     assert (sheet[:, 2] - sheet[:, 4]).abs().max() > 0.05
     assert torch.equal((sheet[:, 1] + sheet[:, 3]).clamp(max=1), sheet[:, 0])
-    monkeypatch.setattr("torchcaps.evaluate.sheets.overlap_set", lambda model, data: images)
+    monkeypatch.setattr("torchcaps.evaluate.figures.overlap_set", lambda model, data: images)
     assert overlap_sheet(model, "multimnist", 3).axes[0].get_yticklabels()[2].get_text() == "drawn"
 
 

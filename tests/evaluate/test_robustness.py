@@ -9,7 +9,7 @@ import pytest
 import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import Request, evaluate_robustness, write_evaluation
-from torchcaps.evaluate.summary import notes, summary
+from torchcaps.evaluate.report import notes, summary
 from torchcaps.train import RunFolder, fit, new_run, resolve
 
 QUICK = {"model": "tiny", "data": "glyphs", "train_images": 200, "steps": 12, "batch_size": 32, "device": "cpu"}

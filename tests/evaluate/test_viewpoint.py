@@ -6,7 +6,7 @@ import torch
 from tests.attacks.small import SmallNet
 from tests.reference import robustness as reference
 from torchcaps.data import MemoryImages, datasets
-from torchcaps.data.viewpoints import FAMILIAR, split_by_viewpoint
+from torchcaps.data.datasets.viewpoints import FAMILIAR, split_by_viewpoint
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_viewpoints
 from torchcaps.evaluate.viewpoint import check_viewpoints

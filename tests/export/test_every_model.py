@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch.export import ExportedProgram
 
-from torchcaps.export import FORMATS
-from torchcaps.export.traced import trace
+from torchcaps.export import FORMATS, trace
 from torchcaps.models import Model, create_model, models
 
 # A file takes seconds to make. By default there are ONNX files of one model for each routing, and files of torch.export

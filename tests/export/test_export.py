@@ -12,10 +12,10 @@ import torch
 import torchcaps
 from tests.conftest import Command
 from tests.train import tiny  # noqa: F401  (registers the model)
+from torchcaps import export
 from torchcaps.errors import TorchcapsError
-from torchcaps.export import export_model, write
-from torchcaps.export.program_file import DETAILS
-from torchcaps.pretrained.trained import open_trained
+from torchcaps.export import DETAILS, export_model
+from torchcaps.pretrained.loading import open_trained
 from torchcaps.train import fit, new_run, resolve
 
 
@@ -65,13 +65,13 @@ def test_a_model_of_ones_own_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_file_with_other_answers_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = write.FORMATS["torch"]
+    right = export.FORMATS["torch"]
 
     def wrong(*arguments: object) -> object:
         answer = right.write(*arguments)  # type: ignore[arg-type]
         return lambda images: answer(images) + 2e-5
 
-    monkeypatch.setitem(write.FORMATS, "torch", write.Format(".pt2", wrong))  # type: ignore[arg-type]
+    monkeypatch.setitem(export.FORMATS, "torch", export.Format(".pt2", wrong))  # type: ignore[arg-type]
     (tmp_path / "m.pt2").write_text("the one before")
     with pytest.raises(TorchcapsError, match=r"differ from the model's by 2\.0e-05, more than 1e-05"):
         export_model(torchcaps.create_model("lenet", size="laptop"), tmp_path / "m.pt2", to="torch")

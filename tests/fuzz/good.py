@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from torchcaps.data.verified import File
+from torchcaps.data.io.download import File
 from torchcaps.evaluate.affine import FACTORS, STEPS
 from torchcaps.reproduce.spec import load_spec
 from torchcaps.train import RunFolder, resolve

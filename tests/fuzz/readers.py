@@ -35,29 +35,26 @@ from tests.fuzz.good import (
     write_run,
     zip_bytes,
 )
-from torchcaps.compare.robustness import quick_robustness
-from torchcaps.compare.table import COLUMNS, NEEDED, cells, robust_columns
-from torchcaps.data import images as own_images
-from torchcaps.data.cache import cached
-from torchcaps.data.sources import copy_at_most, take_from_tar
-from torchcaps.data.verified import problem_with
+from torchcaps.compare.table import COLUMNS, NEEDED, cells, quick_robustness, robust_columns
+from torchcaps.data.io import pictures as own_images
+from torchcaps.data.io.cache import cached
+from torchcaps.data.io.download import problem_with
+from torchcaps.data.io.sources import copy_at_most, take_from_tar
 from torchcaps.demo.served import open_runs
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.curves import affine_chart, attack_curves
-from torchcaps.files import read_json
-from torchcaps.hub import from_folder, save_pretrained
-from torchcaps.kernels.choice import use_kernels
-from torchcaps.plain_yaml import parse_yaml
+from torchcaps.evaluate.figures import affine_chart, attack_curves
+from torchcaps.files import parse_yaml, read_json
+from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.pretrained.cards import read_card
+from torchcaps.pretrained.hub import from_folder, save_pretrained
+from torchcaps.pretrained.loading import open_trained_run
 from torchcaps.pretrained.model_card import model_card
-from torchcaps.pretrained.trained import open_trained_run
-from torchcaps.reproduce.cells import _troubles
-from torchcaps.reproduce.evidence import gather
 from torchcaps.reproduce.figures import table_pictures
-from torchcaps.reproduce.results import read_result
+from torchcaps.reproduce.report import made_with
+from torchcaps.reproduce.results import gather, read_result
+from torchcaps.reproduce.runner import _troubles
 from torchcaps.reproduce.spec import load_spec, read_spec
 from torchcaps.reproduce.tables import build_table
-from torchcaps.reproduce.wording import made_with
 from torchcaps.train import config as run_config
 from torchcaps.train import load, open_run, read_lines, read_settings, validation_lines
 from torchcaps.train.checkpoint import load_checkpoint, load_weights
@@ -92,7 +89,7 @@ def from_archive(take: Callable[[Path, Path], None]) -> Read:
     """Sources are asked through the one function that turns whatever they raise into words."""
 
     def reader(path: Path) -> object:
-        from torchcaps.data.verified import _take_from
+        from torchcaps.data.io.download import _take_from
 
         class Here:
             label = "here"

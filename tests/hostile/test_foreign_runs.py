@@ -20,22 +20,20 @@ from tests.fuzz.good import CONFIG, RESULT, ROBUSTNESS, RUN_RESULT, small_model,
 from tests.hostile.test_sizes import claim
 from torchcaps.compare.job import Comparison
 from torchcaps.compare.report import _table
-from torchcaps.compare.robustness import quick_robustness
-from torchcaps.compare.table import NEEDED
+from torchcaps.compare.table import NEEDED, quick_robustness
 from torchcaps.demo.served import open_runs
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.files import read_json
-from torchcaps.hub import from_folder, save_pretrained
-from torchcaps.reproduce.cells import _troubles
+from torchcaps.pretrained.hub import from_folder, save_pretrained
 from torchcaps.reproduce.estimate import Estimator
 from torchcaps.reproduce.report import report_paper
 from torchcaps.reproduce.results import read_result
-from torchcaps.reproduce.runner import Folders
+from torchcaps.reproduce.runner import Folders, _troubles
 from torchcaps.reproduce.spec import load_spec
 from torchcaps.train import RunFolder, fit, load, new_run, open_run, read_lines, resolve
 from torchcaps.train.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
-from torchcaps.train.optimizer import make_optimizer
+from torchcaps.train.optimizers import make_optimizer
 
 HEADER = "step,epoch,split,loss,accuracy,learning_rate,images_per_second,seconds\n"
 

@@ -17,7 +17,7 @@ import torchcaps
 from tests.hostile.test_pickles import forms
 from tests.hostile.test_sizes import claim
 from torchcaps.errors import TorchcapsError
-from torchcaps.hub.folder import MOST_BYTES
+from torchcaps.pretrained.hub import MOST_BYTES
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 

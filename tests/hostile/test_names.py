@@ -16,8 +16,8 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
-from torchcaps.analysis.page import write_page
-from torchcaps.analysis.sheets import image_sheet, map_sheet
+from torchcaps.analysis.explain import write_page
+from torchcaps.analysis.figures import image_sheet, map_sheet
 from torchcaps.analysis.style import figure_text, house_style, save_figure
 from torchcaps.cli import console
 from torchcaps.cli.main import main
@@ -25,15 +25,15 @@ from torchcaps.compare import figures
 from torchcaps.compare import report as compare_report
 from torchcaps.compare.job import Comparison
 from torchcaps.data.base import MemoryImages
-from torchcaps.data.images import list_folder
+from torchcaps.data.io.pictures import list_folder
 from torchcaps.data.preview import contact_sheet
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.curves import affine_chart, attack_curves
+from torchcaps.evaluate.figures import affine_chart, attack_curves
 from torchcaps.files import printable
 from torchcaps.prediction import Answer, Predictions, draw_least_sure, write_csv
 from torchcaps.pretrained import create_model
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.charts import name_axes
+from torchcaps.reproduce.figures import name_axes
 from torchcaps.train import new_run, resolve
 
 MATH = "$\\frac{$"  # no formula that matplotlib can set

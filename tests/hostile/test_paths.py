@@ -16,9 +16,10 @@ from PIL import Image
 
 from tests.train import tiny  # noqa: F401  (registers the model)
 from torchcaps.cli.main import main
-from torchcaps.data import own_images, sources
-from torchcaps.data.sources import PyPIWheel, take_from_tar
-from torchcaps.data.verified import File
+from torchcaps.data.datasets import image_folder
+from torchcaps.data.io import sources
+from torchcaps.data.io.download import File
+from torchcaps.data.io.sources import PyPIWheel, take_from_tar
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
 from torchcaps.plugins import load_plugin, loaded_plugins
@@ -91,11 +92,11 @@ def test_pictures_outside_the_folder_are_not_read(tmp_path: Path) -> None:
     (root / "cat" / "device.png").symlink_to("/dev/zero")
     (root / "cat" / "loop.png").symlink_to("loop.png")
     os.mkfifo(root / "cat" / "pipe.png")  # reading it would wait for ever
-    found = own_images.open_images(root, size=8)
+    found = image_folder.open_images(root, size=8)
     assert found.train.class_names == ("bird", "cat")
     assert len(found.skipped) == 5
     with pytest.raises(TorchcapsError, match="5 of 11 pictures cannot be used"):
-        own_images.open_images(root, size=8, strict=True)
+        image_folder.open_images(root, size=8, strict=True)
 
 
 @pytest.mark.parametrize("path", ["../outside/secret.png", "/etc/passwd", "a/../../outside/secret.png"])
@@ -106,7 +107,7 @@ def test_a_table_cannot_name_pictures_outside(tmp_path: Path, path: str) -> None
     table = tmp_path / "root" / "table.csv"
     table.write_text(f"path,label\n{path},cat\n{path},dog\n")
     with pytest.raises(TorchcapsError, match="2 of 2 pictures cannot be used"):
-        own_images.open_images(table, size=8, strict=True)
+        image_folder.open_images(table, size=8, strict=True)
 
 
 def test_a_run_whose_folders_are_links_is_not_written_to(tmp_path: Path) -> None:

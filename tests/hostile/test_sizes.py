@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 
 from tests.fuzz.good import small_model
-from torchcaps.data.images import read_picture
+from torchcaps.data.io.pictures import read_picture
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import MOST_TEXT, read_json
 from torchcaps.train import read_lines, resolve

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.plain_yaml import MOST_BYTES, parse_yaml
+from torchcaps.files import MOST_BYTES, parse_yaml
 from torchcaps.train import open_run, read_settings
 from torchcaps.train.config import check
 

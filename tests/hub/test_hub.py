@@ -17,7 +17,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.files import read_json
 from torchcaps.pretrained import list_pretrained
-from torchcaps.pretrained.load import file_hash
+from torchcaps.pretrained.loading import file_hash
 from torchcaps.train import RunFolder, fit, new_run, resolve
 
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.kernels import convolution, measured
-from torchcaps.kernels.choice import use_kernels
+from torchcaps.kernels import autotune, convolution
+from torchcaps.kernels.autotune import Case, spectral_is_faster, worth_measuring
 from torchcaps.kernels.convolution import spectral_convolution
-from torchcaps.kernels.measured import Case, spectral_is_faster, worth_measuring
-from torchcaps.kernels.waves import bins, plan
+from torchcaps.kernels.dft import bins, plan
+from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import Conv2d
 
 # batch, channels in and out, image, kernel, stride: sides that the stride divides and not, odd and even ones
@@ -174,7 +174,7 @@ def test_measured_once_and_kept(own_cache: Path, monkeypatch: pytest.MonkeyPatch
     def never(case: Case) -> dict[str, float]:
         raise AssertionError("measured twice")
 
-    monkeypatch.setattr(measured, "measure", never)
+    monkeypatch.setattr(autotune, "measure", never)
     spectral_is_faster.cache_clear()  # as a new process
     assert spectral_is_faster(case) == first
 
@@ -185,10 +185,10 @@ def test_damaged_memory_of_measurements_is_measured_again(own_cache: Path, conte
     found = spectral_is_faster(case)
     (kept,) = (own_cache / "torchcaps" / "convolutions").glob("*/*.json")
     kept.write_text(content, encoding="utf-8")
-    assert not measured.measured_cases()
+    assert not autotune.measured_cases()
     spectral_is_faster.cache_clear()
     assert spectral_is_faster(case) in (True, False)
-    assert len(measured.measured_cases()) == 1
+    assert len(autotune.measured_cases()) == 1
     assert isinstance(found, bool)
 
 
@@ -202,7 +202,7 @@ def test_two_processes_that_measure_at_once_agree(own_cache: Path, monkeypatch: 
         return {"pytorch": 1.0, "spectral": 2.0}
 
     kept.unlink()
-    monkeypatch.setattr(measured, "measure", while_another_writes)
+    monkeypatch.setattr(autotune, "measure", while_another_writes)
     spectral_is_faster.cache_clear()
     assert spectral_is_faster(case) is True, "what the other wrote counts"
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.kernels.test_em import worst
 from tests.reference import dynamic as reference
 from torchcaps.functional import squash
-from torchcaps.kernels.choice import use_kernels
+from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import CapsuleLayer, Capsules, DenseTransform
 from torchcaps.routing import create_routing
 

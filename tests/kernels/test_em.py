@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.choice import kernel_choice, use_kernels
+from torchcaps.kernels.dispatch import kernel_choice, use_kernels
 from torchcaps.layers import CapsuleLayer, Capsules, ConvTransform, CoordinateAddition, PositionSharedTransform
 from torchcaps.layers.transforms import Transform
 from torchcaps.routing import create_routing

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.reference.competition import windows
-from torchcaps.kernels.choice import use_kernels
+from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import CapsuleLayer, Capsules, ConvTransform, capsule_layer
 from torchcaps.routing import create_routing
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.choice import use_kernels
+from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.losses import losses, one_hot
 from torchcaps.models import Model, ModelRecord, create_model, models
-from torchcaps.train.schedules import make_schedule
+from torchcaps.train.optimizers import make_schedule
 
 each_model = pytest.mark.parametrize("record", list(models), ids=lambda record: record.name)
 

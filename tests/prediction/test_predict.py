@@ -136,7 +136,7 @@ def test_same_as_in_training(tmp_path: Path) -> None:
             pixels = generator.integers(0, 255, (41, 63, 3), dtype="u1")
             Image.fromarray(pixels).save(tmp_path / name / f"{number}.png")
     from torchcaps.data import open_images
-    from torchcaps.data.images import picture_form, read_pictures
+    from torchcaps.data.io.pictures import picture_form, read_pictures
 
     folder = open_images(tmp_path)
     size, grey = picture_form(folder.train.shape)

@@ -14,7 +14,7 @@ from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.pretrained import Card, find_card, list_pretrained, load_samples
 from torchcaps.pretrained.cards import ROOT, read_card
-from torchcaps.pretrained.load import load_pretrained
+from torchcaps.pretrained.loading import load_pretrained
 from torchcaps.train import fit, new_run, resolve
 from torchcaps.train.objective import correct
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from torchcaps.reproduce.jobs import plan
 from torchcaps.reproduce.results import CellResult, write_result
 from torchcaps.reproduce.spec import Spec, read_spec
-from torchcaps.reproduce.work import plan
 
 TEXT = """
 paper: made2020

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import tests.train.tiny  # noqa: F401  (registers the model)
+from torchcaps.reproduce.jobs import Work, plan
 from torchcaps.reproduce.measures import Measured, MeasureRecord, Subject, measures
 from torchcaps.reproduce.runner import Call, Folders, failures
 from torchcaps.reproduce.spec import Spec, read_spec
-from torchcaps.reproduce.work import Work, plan
 from torchcaps.train import load
 
 SPEC = """

@@ -15,10 +15,10 @@ import pytest
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce import engines
 from torchcaps.reproduce.engines import run_on
+from torchcaps.reproduce.jobs import Work, plan
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import Call, Folders, failures, state_of
 from torchcaps.reproduce.spec import read_spec
-from torchcaps.reproduce.work import Work, plan
 
 SPEC = """
 paper: small2026

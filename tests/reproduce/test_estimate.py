@@ -11,14 +11,11 @@ from benchmarks.training_speeds import every_network
 from tests.reproduce.small import new_call, small_spec, small_work
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json, write_json
-from torchcaps.reproduce.choice import chosen_work
-from torchcaps.reproduce.durations import parse_duration
-from torchcaps.reproduce.estimate import Estimator
-from torchcaps.reproduce.overview import plan_rows
+from torchcaps.reproduce.estimate import Estimator, parse_duration, shipped_machine, shipped_speeds, speed_key
+from torchcaps.reproduce.jobs import Training, chosen_work, find_training
 from torchcaps.reproduce.runner import Folders, work_through
 from torchcaps.reproduce.spec import load_spec
-from torchcaps.reproduce.speeds import shipped_machine, shipped_speeds, speed_key
-from torchcaps.reproduce.work import Training, find_training
+from torchcaps.reproduce.status import plan_rows
 from torchcaps.train import new_run
 
 SECONDS_OF_MEASURE = 3.0

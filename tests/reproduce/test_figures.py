@@ -11,10 +11,8 @@ import pytest
 from tests.reproduce.made_up import made_spec, write_made
 from torchcaps.compare.figures import Picture
 from torchcaps.errors import TorchcapsError
-from torchcaps.reproduce.charts import curve_of
-from torchcaps.reproduce.evidence import gather
-from torchcaps.reproduce.figures import table_pictures
-from torchcaps.reproduce.results import read_result
+from torchcaps.reproduce.figures import curve_of, table_pictures
+from torchcaps.reproduce.results import gather, read_result
 
 
 def pictures(folder: Path, name: str = "fig1") -> list[Picture]:

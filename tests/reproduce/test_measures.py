@@ -110,7 +110,7 @@ def test_novel_and_familiar_sides(run: RunFolder, monkeypatch: pytest.MonkeyPatc
     azimuths = {"azimuth": torch.tensor([0, 80, 160, 240]).repeat(250)}
     seen = MemoryImages(upright.images, upright.labels, upright.class_names, azimuths)
     sets = (seen.where(azimuths["azimuth"] < 100), seen.where(azimuths["azimuth"] > 100), "azimuth")
-    monkeypatch.setattr("torchcaps.reproduce.measures.affine.viewpoint_sets", lambda data: sets)
+    monkeypatch.setattr("torchcaps.reproduce.measures.accuracy.viewpoint_sets", lambda data: sets)
     wanted = measure_viewpoints(load(run.path), *sets, images_used=100)
     for measure, sides in (("viewpoint-error", "novel"), ("familiar-error", "familiar")):
         found = measured(measure, run, images=100)

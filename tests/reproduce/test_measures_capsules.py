@@ -7,8 +7,8 @@ import torch
 
 from tests.reproduce.small_runs import measured, small_run
 from torchcaps.analysis import draw_with_decoder_of, measure_alignment, measure_compactness, vote_histograms
+from torchcaps.analysis.explanation import choose, take_some
 from torchcaps.analysis.perturbation import change_of_drawing, perturb_dimensions
-from torchcaps.analysis.pictures import choose, take_some
 from torchcaps.data import Batch, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import RunFolder, load

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import torchcaps.reproduce.measures.generated as generated
+import torchcaps.reproduce.measures.accuracy as generated
 import torchcaps.reproduce.measures.timed as timed
 from tests.reproduce.small_runs import measured, small_run
 from torchcaps.bench.forms import Subject as Timed

@@ -11,12 +11,12 @@ import pytest
 from tests.conftest import Command
 from tests.reproduce.made_up import made_spec, write_made
 from torchcaps.errors import TorchcapsError
+from torchcaps.reproduce.jobs import plan
 from torchcaps.reproduce.markdown import write_markdown
 from torchcaps.reproduce.pages import write_site
 from torchcaps.reproduce.report import PaperReport, find_papers, read_report, report_paper
 from torchcaps.reproduce.results import read_result, write_result
 from torchcaps.reproduce.spec import load_spec
-from torchcaps.reproduce.work import plan
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="

@@ -13,9 +13,9 @@ import pytest
 
 from tests.reproduce.small import new_call, small_spec, small_work
 from torchcaps.files import file_lock
+from torchcaps.reproduce.jobs import Work
 from torchcaps.reproduce.results import CellResult, find_results, read_result
 from torchcaps.reproduce.runner import state_of, work_through
-from torchcaps.reproduce.work import Work
 from torchcaps.train import read_lines
 
 CELLS, TRAININGS = 6, 4  # of table1: three cells and two trainings, with two seeds each

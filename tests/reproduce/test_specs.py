@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from torchcaps.models import Model
+from torchcaps.reproduce.jobs import Training, find_training, plan
 from torchcaps.reproduce.measures import measures
 from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec, list_papers, load_spec
-from torchcaps.reproduce.work import Training, find_training, plan
 
 TABLES = {
     "sabour2017": ["table1", "hour"],

@@ -8,7 +8,7 @@ import pytest
 
 from tests.reference.intervals import TABLE, mean_and_variance
 from tests.reproduce.made_up import made_spec, write_made
-from torchcaps.reproduce.evidence import gather
+from torchcaps.reproduce.results import gather
 from torchcaps.reproduce.tables import Entry, PrintedTable, as_html, as_markdown, build_table
 
 

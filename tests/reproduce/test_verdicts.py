@@ -8,8 +8,8 @@ import pytest
 
 from tests.reproduce.made_up import made_spec, write_made
 from torchcaps.errors import TorchcapsError
-from torchcaps.reproduce.evidence import gather
 from torchcaps.reproduce.intervals import student_quantile
+from torchcaps.reproduce.results import gather
 from torchcaps.reproduce.verdicts import Judgement, judge_claim
 
 

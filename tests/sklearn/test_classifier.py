@@ -18,8 +18,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 from torchcaps.data import load_dataset
 from torchcaps.errors import TorchcapsError
-from torchcaps.sklearn import CapsuleClassifier
-from torchcaps.sklearn.layout import find_layout
+from torchcaps.sklearn import CapsuleClassifier, find_layout
 
 SMALL = {"filters": 16, "types": 4, "kernel": 3, "decoder": "none"}
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from tests.reproduce.small import new_call, small_spec, small_work
 from tests.torture.victims import FINISHED, STOPPED, Count, expect, in_process, until_done
 from tests.train.killed import die_in_the_middle_of_writing
-from torchcaps.data.verified import File, find, obtain
+from torchcaps.data.io.download import File, find, obtain
 from torchcaps.files import UNFINISHED
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import work_through

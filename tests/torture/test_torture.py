@@ -23,7 +23,7 @@ from tests.torture.scenarios import ask_to_stop, compare_runs, make_run
 from tests.torture.victims import BROKEN, FINISHED, HUNG, REFUSED, STOPPED, Count, Ended, in_process
 from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import Interrupted, RunFolder, fit, interrupt
+from torchcaps.train import Interrupted, RunFolder, fit, processes
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_scenario_that_breaks_is_wrong_and_the_others_still_run(
     def crash(folder: Path, times: int, draw: random.Random, count: Count) -> None:
         raise ValueError("out of order")
 
-    monkeypatch.setattr(interrupt, "SIGNALS", [])  # the signals then end the process
+    monkeypatch.setattr(processes, "SIGNALS", [])  # the signals then end the process
     scenarios = {"first": crash, "second": ask_to_stop}
     monkeypatch.setattr(torture, "KILLS", scenarios)
     code, report = torture_program("--kills", "1", "--disks", "0")

@@ -12,8 +12,8 @@ from tests.train.test_resume import make, same_weights
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.train import Callback, Interrupted, Line, fit, read_lines
-from torchcaps.train.board import coupling_maps
 from torchcaps.train.checkpoint import Progress
+from torchcaps.train.tensorboard import coupling_maps
 
 
 class Watcher(Callback):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.cli.main import app
 from torchcaps.compare import Entry, run_comparison
-from torchcaps.data import own_images
+from torchcaps.data.datasets import image_folder
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import Request, evaluate_robustness, evaluate_run
 from torchcaps.files import read_json, write_json
@@ -42,8 +42,8 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def forget() -> None:
     """As a new process: what was read is read again."""
-    own_images.read_once.cache_clear()
-    own_images.fit_folder.cache_clear()
+    image_folder.read_once.cache_clear()
+    image_folder.fit_folder.cache_clear()
 
 
 def trained(data: str = "images:photos", **more: object) -> RunFolder:

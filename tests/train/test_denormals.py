@@ -9,7 +9,7 @@ import torch
 
 from tests.train.test_resume import make
 from torchcaps.train import Callback, Line, fit
-from torchcaps.train.denormals import are_flushed, flushed_denormals
+from torchcaps.train.device import are_flushed, flushed_denormals
 
 pytestmark = pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor has no such mode")
 

@@ -22,8 +22,8 @@ from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Interrupted, RunFolder, fit, move_run, processes, read_lines, resolve
 from torchcaps.train.checkpoint import read_progress
-from torchcaps.train.order import batch_indices, share_of
-from torchcaps.train.world import World, find_world
+from torchcaps.train.distributed import World, find_world
+from torchcaps.train.sampler import batch_indices, share_of
 
 
 @pytest.mark.parametrize("pair", ["capsnet/ddp", "capsnet-l1/ddp", "capsnet/fsdp"])

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
-from torchcaps.kernels import measured
+from torchcaps.kernels import autotune
 from torchcaps.train import Interrupted, RunFolder, fit, move_run, new_run, read_lines, resolve
 from torchcaps.train.checkpoint import read_progress
 
@@ -185,15 +185,15 @@ def flip_measurements() -> None:
     for file in (cache_folder() / "convolutions").glob("*/*.json"):
         found = read_json(file)
         seconds = found["seconds"]
-        faster = measured.wins(seconds)
+        faster = autotune.wins(seconds)
         found["seconds"] = {"pytorch": 1.0, "spectral": 2.0} if faster else {"pytorch": 2.0, "spectral": 1.0}
         write_json(file, found)
-    measured.spectral_is_faster.cache_clear()
+    autotune.spectral_is_faster.cache_clear()
 
 
 def test_a_resumed_run_keeps_the_forms_of_its_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    measured.spectral_is_faster.cache_clear()
+    autotune.spectral_is_faster.cache_clear()
     monkeypatch.setitem(MODELS, "spectral", SPECTRAL)
     undisturbed, resumed, anew = (make(tmp_path / name, "spectral") for name in ("a", "b", "c"))
     fit(undisturbed)
@@ -206,7 +206,7 @@ def test_a_resumed_run_keeps_the_forms_of_its_convolutions(tmp_path: Path, monke
     assert {name.split()[-1] for name in recorded["convolutions"]} == {"training", "inference"}
     fit(anew)
     assert not same_weights(undisturbed, anew), "the other form has other bits, otherwise this tests nothing"
-    measured.spectral_is_faster.cache_clear()
+    autotune.spectral_is_faster.cache_clear()
 
 
 def test_a_resume_with_other_threads_says_that_bits_will_differ(

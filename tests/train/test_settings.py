@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import order, read_settings, resolve
-from torchcaps.train.order import batch_indices, epoch_order, steps_per_epoch
-from torchcaps.train.schedules import make_schedule
+from torchcaps.train import read_settings, resolve, sampler
+from torchcaps.train.optimizers import make_schedule
+from torchcaps.train.sampler import batch_indices, epoch_order, steps_per_epoch
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_epoch_sees_every_image_once() -> None:
 
 
 def test_an_epoch_of_an_endless_set_sees_every_image_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "LARGEST_LIST", 10)
+    monkeypatch.setattr(sampler, "LARGEST_LIST", 10)
     for count in (100, 101, 96):
         seen = [i for step in range(steps_per_epoch(count, 7)) for i in batch_indices(count, 7, 3, step).tolist()]
         assert sorted(seen) == list(range(count))

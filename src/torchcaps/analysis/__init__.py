@@ -2,11 +2,9 @@
 
 from torchcaps.analysis.alignment import measure_alignment, random_reference
 from torchcaps.analysis.compactness import measure_compactness
-from torchcaps.analysis.couplings import coupling_entropy, follow_couplings, vote_maps
-from torchcaps.analysis.dead import measure_liveliness
-from torchcaps.analysis.decoding import draw_with_decoder_of
+from torchcaps.analysis.couplings import coupling_entropy, follow_couplings, measure_liveliness, vote_maps
 from torchcaps.analysis.inspection import LayerState, inspect_layers
-from torchcaps.analysis.perturbation import perturb_dimensions
+from torchcaps.analysis.perturbation import draw_with_decoder_of, perturb_dimensions
 from torchcaps.analysis.votes import vote_histograms
 
 __all__ = [

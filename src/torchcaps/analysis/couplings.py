@@ -19,9 +19,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.analysis.inspection import LayerState, presence
+from torchcaps.analysis.inspection import LayerState, inspect_layers, presence
+from torchcaps.models import Model
+from torchcaps.progress import Advance
 
 
+# MERGED Dead capsules: types that no image of a set brings to life.
 def follow_couplings(layers: list[LayerState], classes: Tensor, iteration: int) -> list[Tensor]:
     """q for the children of every layer, lowest first: (B, H, W, N) each.
 
@@ -110,3 +113,47 @@ def _entropy(couplings: Tensor, owner: Tensor, over: str) -> Entropy:
     choice = options > 1
     relative = (entropy / options.log())[choice]
     return Entropy(over, float(entropy.mean()), float(relative.mean()) if choice.any() else None)
+
+
+SILENT = 0.01
+AT_ONCE = 10  # images: looking into a layer stores all its votes
+
+
+@dataclass(frozen=True)
+class Liveliness:
+    """One layer of capsule types.
+
+    Shapes: ``greatest`` (N,), each type's greatest presence; ``first`` (N,), the share of places and images at which it
+    is the most present one.
+    """
+
+    name: str
+    greatest: Tensor
+    first: Tensor
+
+    @property
+    def silent(self) -> list[int]:
+        """Types that never reach a hundredth of the layer's greatest presence."""
+        return torch.nonzero(self.greatest < SILENT * self.greatest.max()).flatten().tolist()
+
+    @property
+    def never_first(self) -> list[int]:
+        """Types that are nowhere the most present one."""
+        return torch.nonzero(self.first == 0).flatten().tolist()
+
+
+def measure_liveliness(model: Model, images: Tensor, *, advance: Advance = lambda amount: None) -> list[Liveliness]:
+    """The primary capsules and every layer above, over the images (B, C, H, W)."""
+    greatest: dict[str, Tensor] = {}
+    wins: dict[str, Tensor] = {}
+    for part in images.split(AT_ONCE):
+        _, layers = inspect_layers(model, part)
+        groups = {"primary": layers[0].children} | {layer.name: layer.parents for layer in layers}
+        for name, capsules in groups.items():
+            present = presence(capsules).flatten(0, 2)  # (B*H*W, N)
+            peak = present.amax(0)
+            count = torch.bincount(present.argmax(1), minlength=present.shape[1])
+            greatest[name] = torch.maximum(greatest.get(name, peak), peak)
+            wins[name] = wins.get(name, torch.zeros_like(count)) + count
+        advance(len(part))
+    return [Liveliness(name, greatest[name], wins[name] / wins[name].sum()) for name in greatest]

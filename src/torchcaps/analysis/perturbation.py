@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.models import Model
 from torchcaps.models.gu2021 import ConvNetCR, ConvNetR
 
 
+# MERGED Reconstructions from one model's decoder, fed with another model's capsules.
 @dataclass(frozen=True)
 class Range:
     """How far and in how many steps a paper moves a dimension; ``by_size``: times the root of the capsule's size."""
@@ -90,3 +91,27 @@ def change_of_drawing(drawn: Tensor) -> Tensor:
     Shapes: (D, steps, C, H, W) to (D,).
     """
     return (drawn[:, -1] - drawn[:, 0]).abs().flatten(1).mean(1)
+
+
+@torch.no_grad()
+def draw_with_decoder_of(other: Model, model: Model, images: Tensor, labels: Tensor | None = None) -> Tensor:
+    """Draw what ``model`` holds of the images with the decoder of ``other``.
+
+    Args:
+        labels: (B,), the classes to draw; None for the highest scores.
+
+    Shapes: images (B, C, H, W) to (B, C', H', W'), the size of the images that ``other`` was built for.
+    """
+    if other.decoder is None:
+        raise TorchcapsError(f"this {type(other).__name__} has no decoder to draw with: name a model that has one")
+    output = model(images)
+    if output.pose is None:
+        raise TorchcapsError(f"{type(model).__name__} has no capsules that a decoder could draw")
+    expected = next(layer for layer in other.decoder.modules() if isinstance(layer, nn.Linear)).in_features
+    classes, size = output.pose.shape[1:]
+    if classes != other.classes or classes * size != expected:
+        raise TorchcapsError(
+            f"the decoder was built for {other.classes} capsules of {expected // other.classes} numbers, and "
+            f"{type(model).__name__} has {classes} of {size}: choose two models with capsules of the same shape"
+        )
+    return other.reconstruct(output, labels)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torchcaps.data.affnist import RANGES
+from torchcaps.data.datasets.affnist import RANGES
+from torchcaps.data.datasets.mnist import CANVAS
 from torchcaps.data.geometry import rotation, scaling, shearing, warp
-from torchcaps.data.mnist import CANVAS
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.models import Model
 

@@ -1,18 +1,8 @@
 """Attacks: a guarded base, one file each, and a registry of their records."""
 
-from torchcaps.attacks import (  # noqa: F401  (each registers its attack)
-    autoattack,
-    bim,
-    fgsm,
-    pgd,
-    square,
-    targeted_fgsm,
-    transfer,
-    universal,
-)
-from torchcaps.attacks.base import Attack
+from torchcaps.attacks import autoattack, fgsm, pgd, square, transfer, universal  # noqa: F401  (each registers its attacks)
+from torchcaps.attacks.base import Attack, AttackRecord, attacks, create_attack
 from torchcaps.attacks.logits import STRONGEST, views
-from torchcaps.attacks.registry import AttackRecord, attacks, create_attack
 from torchcaps.attacks.result import AttackResult
 
 __all__ = ["STRONGEST", "Attack", "AttackRecord", "AttackResult", "attacks", "create_attack", "views"]

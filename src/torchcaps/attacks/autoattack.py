@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchcaps.attacks.base import Attack
-from torchcaps.attacks.registry import AttackRecord, attacks
-from torchcaps.attacks.sight import BudgetSpent, Sight
+from torchcaps.attacks.base import Attack, AttackRecord, attacks
+from torchcaps.attacks.model_wrapper import BudgetSpent, Sight
 from torchcaps.errors import TorchcapsError
 
 PACKAGE_NORMS = {"linf": "Linf", "l2": "L2"}

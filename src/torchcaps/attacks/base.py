@@ -1,22 +1,60 @@
-"""What an attack is: the base keeps the promise, a subclass writes the steps."""
+"""What an attack can be made on, and the sentences for what it cannot."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from torchcaps.attacks.checks import check_input
 from torchcaps.attacks.logits import STRONGEST, View, choose_views
+from torchcaps.attacks.model_wrapper import Budget, BudgetSpent, Sight, steady
 from torchcaps.attacks.norms import choose_norm
 from torchcaps.attacks.result import AttackResult, Hunt, Part, joined
-from torchcaps.attacks.sight import Budget, BudgetSpent, Sight, steady
 from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
+from torchcaps.registry import Registry
+
+
+# MERGED What an attack is: the base keeps the promise, a subclass writes the steps.
+# MERGED Attacks by name.
+def check_input(model: Model, images: Tensor, labels: Tensor, epsilon: float) -> None:
+    """Refuse what would make an attack's outcome meaningless."""
+    if not isinstance(model, Model):
+        raise TorchcapsError(f"an attack needs a torchcaps Model, got {type(model).__name__}")
+    if labels.ndim == 2:
+        raise TorchcapsError(
+            f"an attack needs one label per image, got {labels.shape[1]}: sets of overlaid things, such as "
+            "multimnist, cannot be attacked"
+        )
+    if images.ndim != 4 or tuple(images.shape[1:]) != model.image_shape or not images.is_floating_point():
+        raise TorchcapsError(
+            f"the model takes images as floats (B, C, H, W) with (C, H, W) = {model.image_shape}, "
+            f"got {images.dtype} {tuple(images.shape)}"
+        )
+    if not len(images) or labels.shape != images.shape[:1]:
+        raise TorchcapsError(
+            f"an attack needs images and as many labels, got {len(images)} images and labels {tuple(labels.shape)}"
+        )
+    low, high = images.min().item(), images.max().item()
+    if not (0 <= low <= high <= 1):  # also where a pixel is not a number
+        raise TorchcapsError(
+            f"pixels must lie in [0, 1], got {low:.3g} to {high:.3g}: what prepares pixels belongs into the model"
+        )
+    if not 0 <= int(labels.min()) <= int(labels.max()) < model.classes:
+        raise TorchcapsError(
+            f"labels run from {int(labels.min())} to {int(labels.max())}, but the model has {model.classes} classes, "
+            "counted from 0"
+        )
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise TorchcapsError(f"epsilon must be a number of at least 0, in pixels of [0, 1], got {epsilon}")
+
 
 BATCH = 100
 
@@ -124,3 +162,34 @@ class Attack(ABC):
 def predict(model: Model, images: Tensor) -> Tensor:
     """The class that the model answers for each image, (B,)."""
     return torch.cat([model(images[part]).scores.argmax(1) for part in pieces(len(images), BATCH)])
+
+
+@dataclass(frozen=True)
+class AttackRecord:
+    """An attack by name, with what it needs. ``build`` takes settings by name, ``norm`` among them."""
+
+    name: str
+    description: str
+    paper: str
+    build: Callable[..., Attack]
+    norms: tuple[str, ...] = ("linf", "l2")
+    white_box: bool = True  # sees gradients of the model under attack
+    targeted: bool = False
+    needs_source: bool = False  # another trained model
+    extra: str = ""  # the optional dependencies to install: torchcaps[extra]
+
+
+attacks: Registry[AttackRecord] = Registry("attack")
+
+
+def create_attack(name: str, **options: Any) -> Attack:
+    """Build an attack by name.
+
+    >>> create_attack("bim", norm="l2", steps=5).norm.name
+    'l2'
+    """
+    record = attacks.get(name)
+    try:
+        return record.build(**options)
+    except TypeError as error:
+        raise TorchcapsError(f"attack '{name}' does not take these settings: {error}") from error

@@ -1,16 +1,35 @@
-"""FGSM: one step along the sign of the gradient.
-
-Goodfellow, Shlens, Szegedy: Explaining and harnessing adversarial examples, 2015, https://arxiv.org/abs/1412.6572.
-"""
+"""Steps up the gradient, each clipped: what FGSM, BIM and PGD share."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from torchcaps.attacks.ascent import ascend
-from torchcaps.attacks.base import Attack
-from torchcaps.attacks.registry import AttackRecord, attacks
-from torchcaps.attacks.sight import Sight
+from torchcaps.attacks.base import Attack, AttackRecord, attacks
+from torchcaps.attacks.model_wrapper import Sight
+from torchcaps.attacks.norms import Norm
+
+
+# MERGED FGSM: one step along the sign of the gradient.
+# MERGED Targeted FGSM: one step towards a wrong class, for every wrong class.
+def ascend(
+    sight: Sight, images: Tensor, labels: Tensor, start: Tensor, *, norm: Norm, epsilon: float, step: float, steps: int
+) -> Tensor:
+    """Take steps of a given size from the start, never further than epsilon from the images.
+
+    An image stays where it is as soon as it has reached the goal: nothing is computed for it any more.
+
+    Shapes: images, start and what is returned (B, C, H, W); labels (B,).
+    """
+    moved = start.clone()
+    live = torch.arange(len(images), device=images.device)
+    for _ in range(min(steps, sight.left)):
+        gradient, reached = sight.gradient(moved[live], labels[live])
+        live, gradient = live[~reached], gradient[~reached]
+        if not len(live):
+            break
+        moved[live] = norm.clip(moved[live] + step * norm.steepest(gradient), images[live], epsilon)
+    return moved
 
 
 class FGSM(Attack):
@@ -21,3 +40,14 @@ class FGSM(Attack):
 
 
 attacks.add(AttackRecord("fgsm", "one step along the sign of the gradient", "Goodfellow 2015", FGSM))
+
+
+class TargetedFGSM(FGSM):
+    """x - epsilon sign(gradient of the cross-entropy with the target); ``hits`` says which targets were reached."""
+
+    targeted = True
+
+
+attacks.add(
+    AttackRecord("targeted-fgsm", "one step towards each wrong class", "hinton2018", TargetedFGSM, targeted=True)
+)

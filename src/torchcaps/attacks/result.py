@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.attacks.logits import View
-from torchcaps.attacks.sight import Budget
+from torchcaps.attacks.model_wrapper import Budget
 from torchcaps.models import Model
 
 

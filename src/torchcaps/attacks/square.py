@@ -10,9 +10,8 @@ import math
 import torch
 from torch import Tensor
 
-from torchcaps.attacks.base import Attack
-from torchcaps.attacks.registry import AttackRecord, attacks
-from torchcaps.attacks.sight import Sight
+from torchcaps.attacks.base import Attack, AttackRecord, attacks
+from torchcaps.attacks.model_wrapper import Sight
 from torchcaps.errors import TorchcapsError
 
 # Where in the course of the queries the squares' area is halved (the paper's section 5, of 10,000 queries).

@@ -8,11 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchcaps.attacks.base import Attack
+from torchcaps.attacks.base import Attack, AttackRecord, attacks
 from torchcaps.attacks.fgsm import FGSM
 from torchcaps.attacks.logits import STRONGEST, View, choose_views
-from torchcaps.attacks.registry import AttackRecord, attacks
-from torchcaps.attacks.sight import Budget, Sight, steady
+from torchcaps.attacks.model_wrapper import Budget, Sight, steady
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 

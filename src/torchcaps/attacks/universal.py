@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.attacks.base import Attack, predict
-from torchcaps.attacks.registry import AttackRecord, attacks
-from torchcaps.attacks.sight import Sight
+from torchcaps.attacks.base import Attack, AttackRecord, attacks, predict
+from torchcaps.attacks.model_wrapper import Sight
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
 

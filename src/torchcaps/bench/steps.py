@@ -1,18 +1,39 @@
-"""How long networks take for a training step and for an answer, in all forms."""
+"""What was measured, kept with what it was measured on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from torchcaps.bench.forms import Subject, forms_for
+from torchcaps.bench.forms import Net, Subject, forms_for
 from torchcaps.bench.memory import step_memory
-from torchcaps.bench.nets import Net
 from torchcaps.bench.timing import Budget, Seconds, interleaved, ratio, summary, threads
+from torchcaps.environment import describe_environment
+from torchcaps.files import write_json
 from torchcaps.progress import progress_bar
+
+
+# MERGED How long networks take for a training step and for an answer, in all forms.
+def write_result(folder: Path, name: str, values: dict[str, Any]) -> Path:
+    """Write ``name``.json into the folder, with hardware and versions."""
+    target = folder / f"{name}.json"
+    write_json(target, values | {"environment": describe_environment()})
+    return target
+
+
+def write_rows(folder: Path, name: str, rows: Iterable[dict[str, Any]]) -> tuple[Path, list[dict[str, Any]]]:
+    """Write the file anew with every row that is measured: what is cut off keeps what it had."""
+    so_far: list[dict[str, Any]] = []
+    target = folder / f"{name}.json"
+    for row in rows:
+        so_far.append(row)
+        target = write_result(folder, name, {"rows": so_far})
+    return target, so_far
+
 
 Row = dict[str, Any]
 TASKS = {"training": Subject.train_step, "inference": Subject.infer}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.bench_options import (
+from torchcaps.cli.bench_tables import (
     Batch,
     Compile,
     Models,
@@ -21,18 +21,16 @@ from torchcaps.cli.bench_options import (
     choose,
     make_budget,
     numbers,
-    tell,
-)
-from torchcaps.cli.bench_tables import (
     show_allocators,
     show_checks,
     show_convolutions,
     show_growth,
     show_memory,
     show_steps,
+    tell,
 )
 from torchcaps.cli.data import bench_data_command
-from torchcaps.cli.settings import AsJson
+from torchcaps.cli.options import AsJson
 from torchcaps.errors import unknown_name
 
 bench_app = typer.Typer(
@@ -72,8 +70,7 @@ def step(
     json: AsJson = False,
 ) -> None:
     """Time training steps and inference in all forms: ours, plain, as public code writes it, convolutions alone."""
-    from torchcaps.bench.results import write_rows
-    from torchcaps.bench.steps import time_nets
+    from torchcaps.bench.steps import time_nets, write_rows
 
     nets, budget, compiled = choose(models, size, batch), make_budget(rounds, seconds), can_compile(compile)
     # Compiling takes hours: a size may be measured alone, and nothing else should wait for it.
@@ -92,8 +89,7 @@ def memory(
     json: AsJson = False,
 ) -> None:
     """Weigh a training step in all forms, each in a fresh process."""
-    from torchcaps.bench.results import write_rows
-    from torchcaps.bench.steps import weigh_nets
+    from torchcaps.bench.steps import weigh_nets, write_rows
 
     path, rows = write_rows(out, "memory", weigh_nets(choose(models, size, batch), compiled=can_compile(compile)))
     tell(json, rows, show_memory, path)
@@ -108,9 +104,8 @@ def growth(
     json: AsJson = False,
 ) -> None:
     """Measure how time and memory grow with batch, types, iterations and image size; also as a picture."""
-    from torchcaps.bench.growth import measure_growth
-    from torchcaps.bench.growth_plot import draw_growth
-    from torchcaps.bench.results import write_result
+    from torchcaps.bench.growth import draw_growth, measure_growth
+    from torchcaps.bench.steps import write_result
 
     for found in measure_growth(models.split(","), make_budget(rounds, seconds)):
         path = write_result(out, "growth", {"threads": 1, "models": found})
@@ -129,9 +124,8 @@ def claims(
     json: AsJson = False,
 ) -> None:
     """Check what the project claims about its speed: measured, target, met or not."""
-    from torchcaps.bench.cases import CASES
-    from torchcaps.bench.claims import Settings
-    from torchcaps.bench.results import write_result
+    from torchcaps.bench.claims import CASES, Settings
+    from torchcaps.bench.steps import write_result
 
     for name in cases or ():
         if name not in CASES:
@@ -153,8 +147,8 @@ def claims(
 @bench_app.command()
 def convolutions(out: Out = RESULTS, json: AsJson = False) -> None:
     """Compare convolution through Fourier transforms with PyTorch's own, layer by layer."""
-    from torchcaps.bench.convolutions import time_convolutions
-    from torchcaps.bench.results import write_result
+    from torchcaps.bench.forms import time_convolutions
+    from torchcaps.bench.steps import write_result
 
     rows = time_convolutions()
     tell(json, rows, show_convolutions, write_result(out, "convolutions", {"threads": 1, "rows": rows}))
@@ -163,8 +157,8 @@ def convolutions(out: Out = RESULTS, json: AsJson = False) -> None:
 @bench_app.command()
 def malloc(rounds: Rounds = 5, out: Out = RESULTS, json: AsJson = False) -> None:
     """Compare processes with the tuned allocator and without it."""
-    from torchcaps.bench.allocator import compare_allocators
-    from torchcaps.bench.results import write_result
+    from torchcaps.bench.memory import compare_allocators
+    from torchcaps.bench.steps import write_result
 
     jobs = compare_allocators(rounds)
     path = write_result(out, "malloc", {"rounds": rounds, "threads": 1, "jobs": jobs})

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli import settings as s
+from torchcaps.cli import options as s
 from torchcaps.cli.completion import complete
 from torchcaps.errors import TorchcapsError
 

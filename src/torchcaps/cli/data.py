@@ -9,7 +9,7 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete
-from torchcaps.cli.settings import AsJson
+from torchcaps.cli.options import AsJson
 from torchcaps.errors import TorchcapsError
 
 data_app = typer.Typer(help="Datasets: what is here, fetch, verify, look at.", no_args_is_help=True)

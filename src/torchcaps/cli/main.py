@@ -13,19 +13,11 @@ from torchcaps.cli import console
 from torchcaps.cli.bench import bench_app
 from torchcaps.cli.compare import compare
 from torchcaps.cli.data import data_app, datasets_command
-from torchcaps.cli.demo import demo
-from torchcaps.cli.doctor import doctor
-from torchcaps.cli.evaluate import evaluate
-from torchcaps.cli.explain import explain
-from torchcaps.cli.export import export
-from torchcaps.cli.listings import attacks, models, routings
-from torchcaps.cli.papers import papers
-from torchcaps.cli.predict import predict
-from torchcaps.cli.report import report
-from torchcaps.cli.reproduce import reproduce
-from torchcaps.cli.serve import serve
+from torchcaps.cli.evaluate import evaluate, explain, export, predict
+from torchcaps.cli.listings import attacks, doctor, models, papers, routings, weights
+from torchcaps.cli.reproduce import report, reproduce
+from torchcaps.cli.serve import demo, serve
 from torchcaps.cli.train import train
-from torchcaps.cli.weights import weights
 from torchcaps.errors import TorchcapsError
 
 app = typer.Typer(

@@ -14,11 +14,12 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete
-from torchcaps.cli.settings import AsJson
+from torchcaps.cli.options import AsJson
 
+# MERGED torchcaps report
 if TYPE_CHECKING:
+    from torchcaps.reproduce.jobs import Work
     from torchcaps.reproduce.runner import Folders
-    from torchcaps.reproduce.work import Work
 
 Out = Annotated[Path, typer.Option(help="Folder of the results.")]
 Runs = Annotated[Path, typer.Option(help="Folder of the trained runs.")]
@@ -45,11 +46,11 @@ def reproduce(
 
     What is done is kept: the same command again goes on where it stood. Several of them at once share the work.
     """
-    from torchcaps.reproduce.choice import checked_profile, chosen_specs, chosen_work
-    from torchcaps.reproduce.durations import parse_duration
     from torchcaps.reproduce.engines import run_on
+    from torchcaps.reproduce.estimate import parse_duration
+    from torchcaps.reproduce.jobs import checked_profile, chosen_specs, chosen_work
     from torchcaps.reproduce.runner import Call, Folders, failures
-    from torchcaps.reproduce.summary import count_states
+    from torchcaps.reproduce.status import count_states
 
     until = time.time() + parse_duration(budget) if budget else math.inf
     names = [name.strip() for name in (cell or "").split(",") if name.strip()]
@@ -73,8 +74,8 @@ def reproduce(
 
 
 def print_plan(works: list[Work], folders: Folders, json: bool) -> None:
-    from torchcaps.reproduce.durations import show_duration
-    from torchcaps.reproduce.overview import PLAN_COLUMNS, plan_rows
+    from torchcaps.reproduce.estimate import show_duration
+    from torchcaps.reproduce.status import PLAN_COLUMNS, plan_rows
 
     rows, seconds = plan_rows(works, folders)
     if json:
@@ -88,7 +89,7 @@ def print_plan(works: list[Work], folders: Folders, json: bool) -> None:
 
 
 def print_tables(works: list[Work], folders: Folders, json: bool) -> None:
-    from torchcaps.reproduce.summary import COLUMNS, FIGURES, summary_rows
+    from torchcaps.reproduce.status import COLUMNS, FIGURES, summary_rows
 
     tables = summary_rows(works, folders.results)
     if json:
@@ -97,3 +98,22 @@ def print_tables(works: list[Work], folders: Folders, json: bool) -> None:
         return
     for title, rows in tables.items():
         console.print_table(title, COLUMNS, rows, numbers=FIGURES)
+
+
+def report(
+    results: Annotated[Path, typer.Argument(help="Folder of results, as 'torchcaps reproduce' makes it.")] = Path(
+        "results"
+    ),
+    out: Annotated[Path, typer.Option(help="Folder for the pages.")] = Path("site/report"),
+    markdown: Annotated[Path | None, typer.Option(help="Folder for the same as Markdown.")] = None,
+) -> None:
+    """Build a site from result files: every paper's claims with verdicts, tables and figures."""
+    from torchcaps.reproduce.markdown import write_markdown
+    from torchcaps.reproduce.pages import write_site
+    from torchcaps.reproduce.report import lead_words, read_report
+
+    reports = read_report(results)
+    console.out.print(lead_words(each.claims for each in reports), soft_wrap=True)
+    console.out.print(f"Report: {write_site(reports, out)}", soft_wrap=True)
+    if markdown:
+        console.out.print(f"Markdown: {write_markdown(reports, markdown)}", soft_wrap=True)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.settings import Plugin
+from torchcaps.cli.options import Plugin
 from torchcaps.errors import TorchcapsError
 
+# MERGED torchcaps demo
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
@@ -50,7 +51,7 @@ def serve(
 ) -> None:
     """Answer questions about models over HTTP: the service of 'torchcaps demo' without the page."""
     app, listening, address = prepare(runs, host, port, token=token, no_auth=no_auth, images=images, page=False)
-    from torchcaps.demo.run import serve_until_stopped
+    from torchcaps.demo.server import serve_until_stopped
 
     console.out.print(f"Service: {address}/api/predict\nDocumentation: {address}/docs\nStop with Ctrl-C.")
     serve_until_stopped(app, listening)
@@ -71,7 +72,7 @@ def prepare(
         raise TorchcapsError("this command needs fastapi and uvicorn: pip install 'torchcaps[demo]'")
     with loading():
         from torchcaps.demo.app import create_app
-        from torchcaps.demo.run import allowed_hosts, check_token, listen, share_cores
+        from torchcaps.demo.server import allowed_hosts, check_token, listen, share_cores
 
         check_token(host, token, no_auth=no_auth)
         served = open_models(runs, images)
@@ -102,3 +103,24 @@ def open_models(runs: list[Path] | None, images: list[Path] | None) -> list[Serv
 def address_of(listening: socket.socket, host: str) -> str:
     """The address that a browser takes."""
     return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+
+
+def demo(
+    runs: Runs = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8377,
+    token: Token = None,
+    no_auth: NoAuth = False,
+    images: Images = None,
+    results: Annotated[Path, typer.Option(help="Folder of reproduced results to show.")] = Path("results"),
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    plugin: Plugin = None,
+) -> None:
+    """Draw a digit in the browser and see what the capsules see; with models of your own or those that are shipped."""
+    app, listening, address = prepare(runs, host, port, token=token, no_auth=no_auth, images=images, results=results)
+    from torchcaps.demo.server import serve_until_stopped
+
+    console.out.print(f"Page: {address}\nStop with Ctrl-C.")
+    if browser:
+        typer.launch(address)  # the socket listens already: the browser waits until the service answers
+    serve_until_stopped(app, listening)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchcaps.compare.robustness import quick_robustness
-from torchcaps.compare.table import NEEDED
+from torchcaps.compare.table import NEEDED, quick_robustness
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
-from torchcaps.evaluate.matched import comparable, stopped_like
+from torchcaps.evaluate.clean import comparable, stopped_like
 from torchcaps.files import file_lock, file_name, write_json
 from torchcaps.train import RunConfig, RunFolder, fit, is_free, new_run, open_run
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from torchcaps.data import MemoryImages, datasets
-from torchcaps.data.own_images import FAMILY, TEST_SHARE, completed, fit_folder, open_named, parse_name
+from torchcaps.data.datasets.image_folder import FAMILY, TEST_SHARE, completed, fit_folder, open_named, parse_name
 from torchcaps.data.preview import contact_sheet
 
 # Two capsule networks that learn from few pictures, the first of them without its routing, and a plain network.

@@ -1,20 +1,19 @@
 """Datasets: one file each, a registry of their records, and the sources of their bytes."""
 
-from torchcaps.data import (  # noqa: F401  (each registers its datasets)
+from torchcaps.data import turntable  # noqa: F401  (registers its datasets)
+from torchcaps.data.base import Batch, DatasetRecord, ImageSet, MemoryImages, Subset, datasets, split_off
+from torchcaps.data.datasets import (  # noqa: F401  (each registers its datasets)
     affnist,
     cifar10,
     fashion_mnist,
     glyphs,
+    image_folder,
     mnist,
     multimnist,
-    own_images,
     smallnorb,
-    turntable,
 )
-from torchcaps.data.base import Batch, DatasetRecord, ImageSet, MemoryImages, Subset, datasets, split_off
-from torchcaps.data.own_images import open_images
-from torchcaps.data.transforms import Augmentation
-from torchcaps.data.views import centre_crop, thirteen_crops
+from torchcaps.data.datasets.image_folder import open_images
+from torchcaps.data.transforms import Augmentation, centre_crop, thirteen_crops
 from torchcaps.errors import unknown_name
 
 __all__ = [

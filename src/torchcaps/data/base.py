@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchcaps.data.verified import File, Source
+from torchcaps.data.io.download import File, Source
 from torchcaps.errors import TorchcapsError
 from torchcaps.registry import Registry
 

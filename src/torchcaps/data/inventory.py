@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchcaps.data.base import DatasetRecord
-from torchcaps.data.verified import data_cache, data_folders, find_by_hand, locate, obtain, problem_in
+from torchcaps.data.io.download import data_cache, data_folders, find_by_hand, locate, obtain, problem_in
 
 HERE, TO_FETCH, GENERATED, BY_HAND = "here", "to fetch", "generated", "by hand"
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import torch
 
-from torchcaps.data.affnist import change_digits
 from torchcaps.data.base import ImageSet, datasets
-from torchcaps.data.cifar10 import open_cifar
+from torchcaps.data.datasets.affnist import change_digits
+from torchcaps.data.datasets.cifar10 import open_cifar
+from torchcaps.data.datasets.mnist import open_mnist
+from torchcaps.data.datasets.multimnist import open_multimnist
 from torchcaps.data.inventory import HERE, take_stock
-from torchcaps.data.mnist import open_mnist
-from torchcaps.data.multimnist import open_multimnist
 from torchcaps.data.transforms import Augmentation
 from torchcaps.progress import progress_bar
 

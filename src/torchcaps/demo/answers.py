@@ -9,9 +9,9 @@ from torch import Tensor
 
 from torchcaps.analysis import inspect_layers, vote_maps
 from torchcaps.analysis.couplings import gets_of_present, shares_itself_out
-from torchcaps.analysis.fields import extents
 from torchcaps.analysis.inspection import LayerState
 from torchcaps.analysis.perturbation import move_dimensions
+from torchcaps.analysis.receptive_field import extents
 from torchcaps.analysis.votes import vote_histograms
 from torchcaps.attacks import create_attack
 from torchcaps.demo.picture import as_pictures

@@ -13,9 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from torchcaps import __version__
-from torchcaps.demo.guard import MOST_VALUES, Guard
-from torchcaps.demo.metrics import Metrics
-from torchcaps.demo.pages import add_docs, add_page
+from torchcaps.demo.guard import MOST_VALUES, Guard, Metrics
 from torchcaps.demo.results import PaperResults, ResultsReader
 from torchcaps.demo.schemas import (
     LONGEST_SIDE,
@@ -33,8 +31,8 @@ from torchcaps.demo.schemas import (
     SampleImages,
 )
 from torchcaps.demo.served import Served
-from torchcaps.demo.service import Service, UnknownModelError
-from torchcaps.demo.worker import Busy
+from torchcaps.demo.server import add_docs, add_page
+from torchcaps.demo.service import Busy, Service, UnknownModelError
 from torchcaps.errors import TorchcapsError
 
 ABOUT = "Ask capsule networks: what they see in an image, where their votes went, what their capsules draw."

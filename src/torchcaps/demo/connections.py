@@ -9,8 +9,7 @@ from typing import cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from torchcaps.demo.guard import HEADERS, problem_body
-from torchcaps.demo.metrics import Metrics
+from torchcaps.demo.guard import HEADERS, Metrics, problem_body
 
 MOST_CONNECTIONS = 200
 REQUEST_SECONDS = 10.0  # for the head of a request to arrive; its body has UPLOAD_SECONDS

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.base import as_floats
-from torchcaps.data.decoding import UnreadableError, decode_square
 from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
+from torchcaps.data.io.pictures import UnreadableError, decode_square
 from torchcaps.demo.schemas import Pictures, Question, Transform
 from torchcaps.errors import TorchcapsError
 

@@ -19,7 +19,7 @@ FRESH_SECONDS = 2.0  # until the folder is looked at again
 # With the reproduction come all measures and the drawing of figures, a fifth of the time that a service would take to
 # start: only who looks at results waits for that.
 if TYPE_CHECKING:
-    from torchcaps.reproduce.evidence import PaperEvidence
+    from torchcaps.reproduce.results import PaperEvidence
 
 
 class ShownClaim(Message):
@@ -113,8 +113,8 @@ def _describe(path: Path) -> tuple[str, int, int]:
 
 def read_results(folder: Path) -> list[PaperResults]:
     """What was measured, paper by paper; nothing where the folder has no results."""
-    from torchcaps.reproduce.evidence import gather
     from torchcaps.reproduce.report import judge_paper
+    from torchcaps.reproduce.results import gather
     from torchcaps.reproduce.spec import list_papers, load_spec
 
     shown = []

@@ -14,16 +14,16 @@ import torch
 from torchcaps.analysis.perturbation import RANGES, fitting_ranges
 from torchcaps.data import datasets, load_dataset
 from torchcaps.data.base import as_floats
-from torchcaps.data.own_images import FAMILY, parse_name
+from torchcaps.data.datasets.image_folder import FAMILY, parse_name
 from torchcaps.demo.picture import as_pictures
 from torchcaps.demo.schemas import ModelInfo, SampleImages
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.choice import use_kernels
+from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import Model, models
 from torchcaps.pretrained import Card, list_pretrained, load_samples
 from torchcaps.pretrained.cards import ROOT
-from torchcaps.pretrained.load import load_pretrained
+from torchcaps.pretrained.loading import load_pretrained
 from torchcaps.train import RunConfig, RunFolder, load, open_run
 
 SAMPLES = 40

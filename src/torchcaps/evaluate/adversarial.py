@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchcaps.attacks import STRONGEST, AttackRecord, AttackResult, attacks, create_attack
 from torchcaps.attacks.base import predict
-from torchcaps.attacks.sight import steady
+from torchcaps.attacks.model_wrapper import steady
 from torchcaps.data import ImageSet
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
@@ -24,7 +24,7 @@ from torchcaps.evaluate.sanity import (
     measure_gradient,
 )
 from torchcaps.models import Model
-from torchcaps.train.validate import seen_by
+from torchcaps.train.objective import seen_by
 
 # By channels: drawings and grey pictures bear more than photographs.
 EPSILONS = {

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from torchcaps.analysis.sweeps import strengths, sweep
 from torchcaps.attacks.base import predict
-from torchcaps.attacks.sight import steady
+from torchcaps.attacks.model_wrapper import steady
 from torchcaps.data import MemoryImages, load_dataset
-from torchcaps.data.affnist import change_digits
 from torchcaps.data.base import as_floats, pieces
-from torchcaps.evaluate.canvas import first_images
+from torchcaps.data.datasets.affnist import change_digits
+from torchcaps.evaluate.clean import first_images
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
 

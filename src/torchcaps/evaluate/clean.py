@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchcaps.data import ImageSet, Subset, load_dataset, thirteen_crops
+from torchcaps.data import ImageSet, MemoryImages, Subset, datasets, load_dataset, thirteen_crops
+from torchcaps.data.geometry import place
 from torchcaps.environment import describe_environment
+from torchcaps.errors import TorchcapsError
+from torchcaps.evaluate.viewpoint import FAMILIAR
 from torchcaps.files import write_json
 from torchcaps.models import Model
-from torchcaps.train import RunConfig, RunFolder, load, measure, validation_lines
+from torchcaps.train import RunConfig, RunFolder, load, measure, resolve, validation_lines
 
 
+# MERGED Matched accuracy: models are compared where they are equally good at what they were trained for
+# MERGED Test images as a model of another image size can take them.
 def test_images(config: RunConfig) -> ImageSet:
     """The test split, or as many of its images as the run's settings say."""
     images = load_dataset(config.data, "test")
@@ -60,3 +66,54 @@ def evaluate_run(run: RunFolder) -> dict[str, Any]:
     }
     write_json(run.output(run.result_file.name), result)
     return result
+
+
+def stopped_at(config: RunConfig, accuracy: float, on: str = "validation") -> RunConfig:
+    """The same settings, but the run ends as soon as so much is right."""
+    return resolve(**config.model_dump() | {"stop_at_accuracy": accuracy, "stop_on": on})
+
+
+def stopped_like(config: RunConfig, baseline: RunFolder) -> RunConfig:
+    """The same settings, but the run ends where it is as good from familiar sides as a trained baseline is."""
+    images = load_dataset(config.data, FAMILIAR)
+    accuracy = measure(load(baseline.path), images, description="familiar sides").accuracy
+    if accuracy == 0:
+        raise TorchcapsError(f"{baseline.path} is never right from familiar sides: nothing can be matched with it")
+    return stopped_at(config, accuracy, FAMILIAR)
+
+
+def comparable(results: Iterable[dict[str, Any]]) -> bool:
+    """Whether every run reached the accuracy at which it was to stop; runs that were to stop nowhere did."""
+    return all(result.get("reached") is not False for result in results)
+
+
+SMALLEST = 28  # pixels a side: below that digits would be cut off
+
+
+def check_digits(model: Model, data: str, what: str) -> None:
+    """Refuse a model that was trained on something else than MNIST's digits."""
+    if datasets.get(data).folder != "mnist" or model.image_shape[0] != 1 or model.image_shape[1] < SMALLEST:
+        raise TorchcapsError(f"{what} cannot be shown to a model trained on {data}: train on MNIST's digits")
+
+
+def on_canvas(images: Tensor, side: int) -> Tensor:
+    """The middle of images on a square of this side: cut off where they are larger, black around where smaller.
+
+    Shapes: (..., C, H, W) to (..., C, side, side).
+
+    >>> on_canvas(torch.ones(1, 1, 2, 2), 4)[0, 0].tolist()[1]
+    [0.0, 1.0, 1.0, 0.0]
+    """
+    height, width = images.shape[-2:]
+    flat = images.flatten(0, -4)
+    offset = torch.tensor([(side - height) // 2, (side - width) // 2]).expand(len(flat), 2)
+    return place(flat, offset, (side, side)).view(*images.shape[:-2], side, side)
+
+
+def first_images(model: Model, images: ImageSet, count: int | None) -> MemoryImages:
+    """The first so many images of a set with one label each, None for all, at the model's size."""
+    batch = images.batch(torch.arange(len(images) if count is None else min(count, len(images))))
+    if batch.labels.ndim != 1:
+        raise TorchcapsError(f"this test needs one label per image, got {batch.labels.shape[1]}")
+    pixels = on_canvas(batch.images, model.image_shape[1]).mul(255).round().to(torch.uint8)
+    return MemoryImages(pixels, batch.labels, images.class_names, batch.factors)

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.attacks.sight import steady
+from torchcaps.attacks.model_wrapper import steady
 from torchcaps.data import Batch, ImageSet, datasets, load_dataset
 from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.canvas import check_digits, on_canvas
+from torchcaps.evaluate.clean import check_digits, on_canvas
 from torchcaps.models import Model, Output
 from torchcaps.progress import progress_bar
 from torchcaps.train.objective import correct

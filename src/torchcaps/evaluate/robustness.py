@@ -12,12 +12,10 @@ from torchcaps.attacks.norms import choose_norm
 from torchcaps.data import datasets
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.evaluate.acgan import SIZES
+from torchcaps.evaluate.acgan import SIZES, measure_acgan
 from torchcaps.evaluate.adversarial import IMAGES, attack_model
 from torchcaps.evaluate.affine import affine_sets, measure_affine
-from torchcaps.evaluate.canvas import check_digits
-from torchcaps.evaluate.clean import test_images
-from torchcaps.evaluate.drawn import measure_acgan
+from torchcaps.evaluate.clean import check_digits, test_images
 from torchcaps.evaluate.overlap import measure_overlap, overlap_set
 from torchcaps.evaluate.viewpoint import measure_viewpoints, viewpoint_sets
 from torchcaps.models import Model

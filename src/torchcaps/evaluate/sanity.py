@@ -18,8 +18,8 @@ from torch import Tensor
 
 from torchcaps.attacks import STRONGEST, attacks, create_attack
 from torchcaps.attacks.logits import choose_views
+from torchcaps.attacks.model_wrapper import Budget, Sight, steady
 from torchcaps.attacks.norms import NORMS
-from torchcaps.attacks.sight import Budget, Sight, steady
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 

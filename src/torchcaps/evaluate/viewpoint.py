@@ -2,7 +2,7 @@
 
 hinton2018, section 5.2 and Table 2: trained on a third of the azimuths or elevations, tested on the others. A better
 model is better from familiar sides too, so figures are compared at the same familiar error: the capsule model is
-stopped where its error from familiar sides equals the baseline's (:mod:`torchcaps.evaluate.matched`).
+stopped where its error from familiar sides equals the baseline's (:mod:`torchcaps.evaluate.clean`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from torchcaps.attacks.base import predict
-from torchcaps.attacks.sight import steady
+from torchcaps.attacks.model_wrapper import steady
 from torchcaps.data import ImageSet, datasets, load_dataset
 from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
-from torchcaps.train.validate import seen_by
+from torchcaps.train.objective import seen_by
 
 FAMILIAR = "familiar"  # the split that viewpoint datasets have and others have not
 AT_ONCE = 250

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.nn.grad import conv2d_input, conv2d_weight
 from torch.utils.weak import WeakIdKeyDictionary
 
-from torchcaps.kernels.waves import Plan, plan
+from torchcaps.kernels.dft import Plan, plan
 
 # What the spectrum of a weight was made from, and the spectrum: good until the weight changes.
 _spectra: Any = WeakIdKeyDictionary()

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.kernels.choice import fused_is_chosen, runs_compiled
+from torchcaps.kernels.dispatch import fused_is_chosen, runs_compiled
 from torchcaps.kernels.factors import VoteFactors
-from torchcaps.kernels.threads import on_threads
+from torchcaps.kernels.numba_support import on_threads
 from torchcaps.progress import progress_bar
 
 Array = Any  # numpy arrays of float32 and int32

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchcaps.kernels.compiled import compiled, inner
 from torchcaps.kernels.em_votes import HALF, ONE, ZERO, cast_votes, exponential, log_densities, widen
+from torchcaps.kernels.numba_support import compiled, inner
 
 
 @inner

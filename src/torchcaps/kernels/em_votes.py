@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchcaps.kernels.compiled import inner
+from torchcaps.kernels.numba_support import inner
 
 ZERO, HALF, ONE, TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)
 LARGEST_VOTE = np.float32(1e6)

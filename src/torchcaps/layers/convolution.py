@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from torchcaps.kernels.choice import kernel_choice, runs_compiled
+from torchcaps.kernels.autotune import Case, spectral_is_chosen, worth_measuring
 from torchcaps.kernels.convolution import spectral_convolution
-from torchcaps.kernels.measured import Case, spectral_is_chosen, worth_measuring
+from torchcaps.kernels.dispatch import kernel_choice, runs_compiled
 
 
 class Conv2d(nn.Conv2d):

@@ -7,16 +7,18 @@ Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openrevie
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.kernels.factors import VoteFactors
-from torchcaps.layers.capsules import Capsules
-from torchcaps.layers.matrix_pose import PoseShape, matrix_votes, matrix_weight, weight_by_parent
-from torchcaps.layers.transforms import Transform
+from torchcaps.layers.transforms import Capsules, PoseShape, Transform, matrix_votes, matrix_weight, weight_by_parent
 from torchcaps.routing.base import LayerShape
 
 
+# MERGED r"""Coordinate addition: where a child is, added to what it votes for.
 class PositionSharedTransform(Transform):
     """All children, wherever they are, vote for the same parents; W is one matrix per (child type, parent).
 
@@ -68,3 +70,54 @@ class PositionSharedTransform(Transform):
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}, child_grid={self.child_grid}"
+
+
+class CoordinateAddition(Transform):
+    """A transform whose votes also say where the child is.
+
+    Args:
+        transform: one that is shared over positions.
+
+    >>> layer = CoordinateAddition(PositionSharedTransform((2, 2), 1, 1))
+    >>> votes = layer(Capsules(torch.zeros(1, 2, 2, 1, 16)))
+    >>> votes[0, 0, :, 0, 3].detach()  # the rows
+    tensor([0.2500, 0.2500, 0.7500, 0.7500])
+    """
+
+    offset: Tensor
+
+    def __init__(self, transform: Transform) -> None:
+        super().__init__(transform.child_index)
+        if not isinstance(transform, PositionSharedTransform):
+            raise TorchcapsError(
+                f"coordinate addition needs a transform that is shared over positions, and {type(transform).__name__} "
+                "has weights of its own for each place: drop the coordinates or use PositionSharedTransform"
+            )
+        self.shape, self.grid, self.transform = transform.shape, transform.grid, transform
+        height, width = transform.child_grid
+        row_element, column_element = coordinate_elements(transform.parent_pose)
+        offset = torch.zeros(height, width, transform.shape.children // (height * width), transform.shape.size)
+        offset[..., row_element] = ((torch.arange(height) + 0.5) / height).view(-1, 1, 1)
+        offset[..., column_element] = ((torch.arange(width) + 0.5) / width).view(1, -1, 1)
+        self.register_buffer("offset", offset.flatten(0, 2).unsqueeze(1), persistent=False)  # (I, 1, D)
+
+    def gather(self, values: Tensor) -> Tensor:
+        return self.transform.gather(values)
+
+    def factors(self, capsules: Capsules) -> VoteFactors | None:
+        factors = self.transform.factors(capsules)
+        return None if factors is None else replace(factors, offset=self.offset.squeeze(1))
+
+    def forward(self, capsules: Capsules) -> Tensor:
+        votes: Tensor = self.transform(capsules) + self.offset
+        return votes
+
+
+def coordinate_elements(pose: tuple[int, int]) -> tuple[int, int]:
+    """Places of row and column in a flattened p x q pose.
+
+    >>> coordinate_elements((4, 4)), coordinate_elements((1, 16))
+    ((3, 7), (14, 15))
+    """
+    rows, columns = pose
+    return (columns - 1, 2 * columns - 1) if rows > 1 else (columns - 2, columns - 1)

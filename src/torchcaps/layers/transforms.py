@@ -1,15 +1,30 @@
-"""Transforms: each child capsule votes for the pose of each of its parents."""
+"""What flows between capsule layers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.kernels.factors import VoteFactors
-from torchcaps.layers.capsules import Capsules
 from torchcaps.routing.base import LayerShape
+
+
+# MERGED Transforms: each child capsule votes for the pose of each of its parents.
+# MERGED r"""Shared transform: all children vote for a parent through the same matrix.
+# MERGED Poses seen as matrices: the weights between two of them, and the votes that these give.
+class Capsules(NamedTuple):
+    """Capsules on a grid.
+
+    Shapes: ``pose`` (B, H, W, N, D) for N capsule types; ``activation`` (B, H, W, N), or None where the length
+    of the pose tells how present a capsule is. A fully connected layer's output has H = W = 1.
+    """
+
+    pose: Tensor
+    activation: Tensor | None = None
 
 
 class Transform(nn.Module, ABC):
@@ -64,3 +79,69 @@ class DenseTransform(Transform):
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}"
+
+
+class SharedTransform(Transform):
+    """One matrix per parent, whichever child votes and wherever it is.
+
+    Shapes: pose (B, H, W, N, D_child) to votes (B, 1, H*W*N, parents, parent_size).
+
+    >>> layer = SharedTransform(1152, 10, 8, 16)
+    >>> layer.weight.numel(), layer(Capsules(torch.zeros(2, 6, 6, 32, 8))).shape
+    (1280, torch.Size([2, 1, 1152, 10, 16]))
+    """
+
+    def __init__(self, children: int, parents: int, child_size: int, parent_size: int) -> None:
+        super().__init__()
+        self.shape = LayerShape(1, children, parents, parent_size)
+        # Less than the dense transform's 0.1: with one matrix for all, votes add up instead of cancelling, and squash
+        # would start where it is flat.
+        self.weight = nn.Parameter(torch.randn(child_size, parents * parent_size) * 0.02)
+
+    def forward(self, capsules: Capsules) -> Tensor:
+        votes = self.gather(capsules.pose) @ self.weight  # (B, 1, I, J*D)
+        return torch.unflatten(votes, 3, (self.shape.parents, self.shape.size))
+
+    def extra_repr(self) -> str:
+        return f"weight={tuple(self.weight.shape)}"
+
+
+PoseShape = tuple[int, int]
+
+
+def matrix_weight(
+    slots: int, parents: int, child_pose: PoseShape, parent_pose: PoseShape, multiply: str, spread: float | None
+) -> nn.Parameter:
+    """One matrix per pair of slot and parent: (I, q, J*q') to stand right of the pose, (I, p, J*p') left of it."""
+    if multiply not in ("right", "left"):
+        raise unknown_name("side of the transform", multiply, ("right", "left"))
+    kept, mapped = (0, 1) if multiply == "right" else (1, 0)
+    if child_pose[kept] != parent_pose[kept]:
+        raise TorchcapsError(
+            f"a matrix on the {multiply} of a {child_pose[0]}x{child_pose[1]} pose cannot give "
+            f"{parent_pose[0]}x{parent_pose[1]}: the number of {('rows', 'columns')[kept]} must stay {child_pose[kept]}"
+        )
+    size_in, size_out = child_pose[mapped], parent_pose[mapped]
+    spread = size_in**-0.5 if spread is None else spread
+    return nn.Parameter(torch.randn(slots, size_in, parents * size_out) * spread)
+
+
+def weight_by_parent(weight: Tensor, parents: int) -> Tensor:
+    """The weight of a transform on the right with its parents last: (N, q, J*q') to (N, q, q', J)."""
+    return weight.view(len(weight), weight.shape[1], parents, -1).transpose(2, 3)
+
+
+def matrix_votes(pose: Tensor, weight: Tensor, child_pose: PoseShape, parent_pose: PoseShape, multiply: str) -> Tensor:
+    """Votes V = M W, or V = W M. Shapes: pose (B, P, I, p*q) and the weight above to (B, P, I, J, p'*q')."""
+    batch, positions, slots = pose.shape[:3]
+    matrices = pose.unflatten(3, child_pose)  # (B, P, I, p, q)
+    if multiply == "left":
+        matrices = matrices.transpose(3, 4)  # (W M) is the transpose of (M' W'), and the weight is kept as W'
+    kept, mapped = matrices.shape[3:]
+    # One product per slot, with all images and positions as rows: W is never copied per image.
+    rows = matrices.permute(2, 0, 1, 3, 4).reshape(slots, batch * positions * kept, mapped)
+    votes = torch.bmm(rows, weight)  # (I, B*P*p, J*q')
+    size = parent_pose[1 if multiply == "right" else 0]
+    votes = votes.view(slots, batch, positions, kept, weight.shape[2] // size, size)
+    order = (1, 2, 0, 4, 3, 5) if multiply == "right" else (1, 2, 0, 4, 5, 3)
+    return votes.permute(order).flatten(4)  # (B, P, I, J, p'*q')

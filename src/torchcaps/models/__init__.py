@@ -9,8 +9,7 @@ from torchcaps.models import (  # noqa: F401  (each registers its models)
     sabour2017,
     yang2021,
 )
-from torchcaps.models.base import Model, Output
-from torchcaps.models.ensemble import Ensemble
+from torchcaps.models.base import Ensemble, Model, Output
 from torchcaps.models.registry import ModelRecord, Recipe, create_model, list_models, models
 
 __all__ = ["Ensemble", "Model", "ModelRecord", "Output", "Recipe", "create_model", "list_models", "models"]

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from torchcaps.models import models
-from torchcaps.pretrained.trained import Trained, describe_input
+from torchcaps.pretrained.loading import Trained, describe_input
 
 LONGEST_LIST = 20  # classes that are named
 

@@ -23,10 +23,10 @@ import torch
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.files import write_text
 from torchcaps.progress import progress_bar
+from torchcaps.reproduce.jobs import Work
 from torchcaps.reproduce.runner import Call, found_result, told, work_through
-from torchcaps.reproduce.work import Work
 from torchcaps.train import Interrupted
-from torchcaps.train.interrupt import stop_requests
+from torchcaps.train.processes import stop_requests
 
 ENGINES = ("local", "slurm")
 LOOK_AGAIN = 2.0  # seconds between two looks at the results

@@ -1,29 +1,120 @@
-"""How long work will take, from how fast the same networks were before.
-
-The speed of a training is taken from earlier runs of the same model, size, options, data and batch size, else from a
-short measurement that is kept for the next time, else from another machine. What a measure takes is known from earlier
-results alone.
-"""
+"""Durations as people write them."""
 
 from __future__ import annotations
 
+import json
+import re
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from torchcaps.bench.steps import take_turns
+from torchcaps.bench.timing import Budget
 from torchcaps.data import datasets
+from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
+from torchcaps.files import cache_folder, read_json, write_json
 from torchcaps.progress import progress_bar
+from torchcaps.reproduce.jobs import Training, Work, digest
+from torchcaps.reproduce.measures.timed import net_of
 from torchcaps.reproduce.results import find_results
-from torchcaps.reproduce.runner import Folders
-from torchcaps.reproduce.speeds import kept_speed, shipped_speeds, speed_key
-from torchcaps.reproduce.trained import is_trained
-from torchcaps.reproduce.work import Training, Work
+from torchcaps.reproduce.runner import Folders, is_trained
 from torchcaps.train import RunConfig, RunFolder
 from torchcaps.train.loop import FEWEST_VALIDATIONS, MATCHING_VALIDATIONS
-from torchcaps.train.sets import MOST_VALIDATION
+from torchcaps.train.splits import MOST_VALIDATION
+
+# MERGED How many images a second a network trains on: timed for a few steps on this machine, or once on
+# MERGED How long work will take, from how fast the same networks were before.
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as 90s, 30m, 2h or 1h30m.
+
+    >>> parse_duration("90s"), parse_duration("1h30m"), parse_duration("0.5h")
+    (90.0, 5400.0, 1800.0)
+    """
+    if not re.fullmatch(r"(\d+(\.\d+)?[smhd])+", text):
+        raise TorchcapsError(f"duration '{text}' is not one: write it like 90s, 30m, 2h or 1h30m")
+    return sum(float(number) * SECONDS[unit] for number, _, unit in re.findall(r"(\d+(\.\d+)?)([smhd])", text))
+
+
+def show_duration(seconds: float | None) -> str:
+    """A duration in its largest unit and the next one, if that is not zero; None is one that nobody knows.
+
+    >>> show_duration(7), show_duration(192.4), show_duration(7260), show_duration(90000), show_duration(None)
+    ('7 s', '3 min 12 s', '2 h 1 min', '1 d 1 h', '?')
+    >>> show_duration(0), show_duration(86400 + 60)
+    ('0 s', '1 d')
+    """
+    if seconds is None:
+        return "?"
+    amounts, left = list[tuple[int, str]](), round(seconds)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        amount, left = divmod(left, length)
+        if amounts or amount or unit == "s":
+            amounts.append((amount, unit))
+    first, *others = amounts
+    return " ".join(f"{amount} {unit}" for amount, unit in [first, *(each for each in others[:1] if each[0])])
+
+
+DECIDES_SPEED = ("model", "size", "options", "data", "batch_size")
+SHORT = Budget(rounds=5, seconds=5.0)
+SHIPPED = files("torchcaps.reproduce") / "speeds.json"
+
+
+def speed_key(config: RunConfig) -> str:
+    """Runs of the same key are equally fast."""
+    return key_of(config.model_dump(mode="json"))
+
+
+def key_of(settings: dict[str, Any]) -> str:
+    """The key of settings as a file has them."""
+    return json.dumps({name: settings[name] for name in DECIDES_SPEED}, sort_keys=True)
+
+
+def timed_speed(config: RunConfig) -> float:
+    """Of some training steps with random images, timed now."""
+    seconds = take_turns({config.model: (net_of(config), "torchcaps")}, "training", SHORT)[config.model]
+    return config.batch_size / statistics.median(seconds)
+
+
+def kept_speed(config: RunConfig, *, may_measure: bool) -> float | None:
+    """What was timed on this machine before, else what is timed now and kept, if it may be."""
+    key, machine = speed_key(config), f"{processor_name()}, {torch.get_num_threads()} threads"
+    kept = cache_folder() / "speeds" / f"{digest([key, machine])}.json"
+    if kept.is_file():
+        return float(read_json(kept)["images_per_second"])
+    if not may_measure:
+        return None
+    speed = timed_speed(config)
+    write_json(kept, {"images_per_second": speed, "machine": machine, "of": json.loads(key)})
+    return speed
+
+
+@cache
+def shipped_speeds() -> dict[str, float]:
+    """Of every network of the specs, by its key, as it was on another machine."""
+    return {key_of(row): row["images_per_second"] for row in _shipped()["rows"]}
+
+
+def shipped_machine() -> str:
+    """Which machine that was, in words."""
+    environment = _shipped()["environment"]
+    return f"{environment['processor']} with {environment['threads']} threads"
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    return found
+
 
 LOOKING_IS_FASTER = 3  # than training: no backward pass
 

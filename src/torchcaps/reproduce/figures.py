@@ -1,28 +1,175 @@
-"""Pictures of a paper's figures from result files: curves, histograms, values with their intervals, saved sheets."""
+"""How curves, histograms and values of result files are drawn into axes."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from typing import Any
+import statistics
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Self, TypeVar
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from torchcaps.analysis.style import Theme
+from torchcaps.analysis.style import COLOURS, Theme, figure_text
 from torchcaps.compare.figures import Picture, draw
 from torchcaps.errors import TorchcapsError
-from torchcaps.reproduce.captions import conditions, record_of
-from torchcaps.reproduce.charts import (
-    axes_grid,
-    curve_of,
-    histogram_of,
-    name_axes,
-    paint_curve,
-    paint_histogram,
-    paint_values,
-)
-from torchcaps.reproduce.evidence import Evidence, PaperEvidence
-from torchcaps.reproduce.results import CellResult
+from torchcaps.evaluate.figures import MARKERS
+from torchcaps.reproduce.claims_text import conditions, record_of
+from torchcaps.reproduce.intervals import mean_interval
+from torchcaps.reproduce.results import CellResult, Evidence, Number, PaperEvidence
+
+# MERGED Pictures of a paper's figures from result files: curves, histograms, values with their interval
+# What is drawn to the right and upward, by measure.
+AXES = {
+    "attack-accuracy": ("epsilon, pixels in [0, 1]", "accuracy, %"),
+    "targeted-success": ("epsilon, pixels in [0, 1]", "success of the attack, %"),
+    "universal-accuracy": ("iteration of the attack", "accuracy, %"),
+    "learning-curve": ("step", "error, %"),
+    "viewpoint-error": ("angle, degrees", "error, %"),
+    "familiar-error": ("angle, degrees", "error, %"),
+    "alignment-cosines": ("cosine", "images"),
+}
+T = TypeVar("T")
+FALLING = "learning-curve"  # maybe over powers of ten
+
+
+POINTS = TypeAdapter(list[tuple[Number, Number]])
+
+
+class Histogram(BaseModel):
+    """Counts, and the edges of their bins."""
+
+    edges: list[Number]
+    counts: list[Number]
+
+    @model_validator(mode="after")
+    def check_lengths(self) -> Self:
+        if len(self.edges) != len(self.counts) + 1:
+            raise ValueError("there must be one edge more than counts")
+        return self
+
+
+def curve_of(result: CellResult) -> list[tuple[float, float]]:
+    """The points of a result, in order; an attack's begin with the images as they are."""
+    points = checked(POINTS, result, result.details.get("curve") or [])
+    points = points or _around(checked(POINTS, result, result.details.get("by_degree") or []))
+    clean = result.details.get("clean_accuracy")
+    if result.measure == "attack-accuracy" and clean is not None and len(points) > 1:
+        points = checked(POINTS, result, [[0.0, clean], *points])
+    return points
+
+
+def _around(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Angles from the far side of their widest gap on: no line should cross the sides that are not there.
+
+    >>> _around([(0, 5.0), (20, 6.0), (340, 4.0)])
+    [(-20, 4.0), (0, 5.0), (20, 6.0)]
+    """
+    gaps = [later - earlier for (earlier, _), (later, _) in pairwise(points)]
+    if not gaps or max(gaps) <= 360 + points[0][0] - points[-1][0]:
+        return points
+    first = gaps.index(max(gaps)) + 1
+    return [(angle - 360, value) for angle, value in points[first:]] + points[:first]
+
+
+def histogram_of(result: CellResult) -> Histogram | None:
+    """The bins of a result, if it has some."""
+    found = result.details.get("histogram")
+    return None if found is None else checked(TypeAdapter(Histogram), result, found)
+
+
+def checked(kind: TypeAdapter[T], result: CellResult, value: Any) -> T:
+    """What can be drawn, or one sentence: details are whatever a measure wrote."""
+    try:
+        return kind.validate_python(value)
+    except ValidationError as error:
+        name = f"{result.paper} {result.table}/{result.cell} with seed {result.seed}"
+        raise TorchcapsError(f"the details of {name} cannot be drawn: {error.errors()[0]['msg']}") from error
+
+
+def paint_curve(axes: Any, number: int, label: str, each: Evidence) -> None:
+    """The mean over seeds; what a sanity check warns of is dashed and hollow."""
+    curves = [curve_of(result) for result in each.results]
+    places = [place for place, _ in curves[0]]
+    suspect = any(result.warnings for result in each.results)
+    style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if suspect else {}
+    style |= {"color": COLOURS[number % len(COLOURS)]}
+    label = figure_text(label) + (" (see the warning)" if suspect else "")
+    marker = MARKERS[number % len(MARKERS)] if len(places) <= 20 else ""
+    if any([place for place, _ in curve] != places for curve in curves):  # nothing to average: every seed a line
+        for seed, curve in enumerate(curves):
+            axes.plot(*zip(*curve, strict=True), label=None if seed else label, **style)
+        return
+    values = [[value for _, value in points] for points in zip(*curves, strict=True)]
+    axes.plot(places, list(map(statistics.fmean, values)), marker=marker, markersize=4, label=label, **style)
+    axes.fill_between(
+        places, list(map(min, values)), list(map(max, values)), color=style["color"], alpha=0.2, linewidth=0
+    )
+
+
+def paint_histogram(axes: Any, number: int, label: str, each: Evidence) -> None:
+    """Counts in bins, of the first seed."""
+    found = histogram_of(each.results[0])
+    assert found is not None  # cells without one are not painted
+    axes.stairs(
+        found.counts, found.edges, fill=True, alpha=0.6, color=COLOURS[number % len(COLOURS)], label=figure_text(label)
+    )
+    axes.locator_params(axis="x", nbins=6)  # more labels than that run into each other in a narrow picture
+
+
+def axes_grid(count: int) -> tuple[Figure, Sequence[Any]]:
+    """Axes two in a row: small enough for a page, large enough for a phone."""
+    columns = min(2, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(4.5 * columns if count > 1 else 5.5, 3 * rows))
+    figure.set_layout_engine("constrained")
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in grid[:count]:
+        axes.grid(alpha=0.6)
+    for axes in grid[count:]:
+        axes.set_axis_off()
+    return figure, grid[:count]
+
+
+def name_axes(axes: Any, measure: str, title: str) -> None:
+    """Titles and scales that fit a measure."""
+    across, upward = AXES.get(measure, ("", ""))
+    axes.set(xlabel=across, ylabel=upward)
+    axes.set_title(figure_text(title), fontsize=10)
+    if measure == FALLING:
+        low, high = axes.dataLim.intervaly
+        if high > 10 * low > 0:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8)
+
+
+def paint_values(axes: Any, cells: Sequence[Evidence]) -> None:
+    """One value a cell with its interval over seeds, columns across and rows as lines."""
+    columns = list(dict.fromkeys(each.cell.column for each in cells))
+    rows = list(dict.fromkeys(each.cell.row for each in cells))
+    for number, row in enumerate(rows):
+        found = [each for each in cells if each.cell.row == row]
+        samples = [list(each.values.values()) for each in found]
+        axes.errorbar(
+            [columns.index(each.cell.column) + 0.06 * (number - (len(rows) - 1) / 2) for each in found],
+            [statistics.fmean(values) for values in samples],
+            [mean_interval(values).half if len(values) > 1 else 0 for values in samples],
+            color=COLOURS[number % len(COLOURS)],
+            marker=MARKERS[number % len(MARKERS)],
+            capsize=3,
+            label=figure_text(row),
+        )
+    axes.set_xticks(range(len(columns)), [figure_text(column) for column in columns])
+    axes.set_xlim(-0.4, len(columns) - 0.6)
+    axes.legend(fontsize=8)
+
 
 KINDS = {".png": "png", ".svg": "svg+xml"}
 MOST_PICTURE = 64 << 20  # bytes

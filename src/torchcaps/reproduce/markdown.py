@@ -8,11 +8,11 @@ from pathlib import Path
 
 from torchcaps.compare.figures import Picture
 from torchcaps.files import atomic_path, write_text
-from torchcaps.reproduce.report import Judged, PaperReport, Section
-from torchcaps.reproduce.tables import as_markdown, markdown_text
-from torchcaps.reproduce.verdicts import VERDICTS
-from torchcaps.reproduce.wording import (
+from torchcaps.reproduce.report import (
     HOW_JUDGED,
+    Judged,
+    PaperReport,
+    Section,
     count_verdicts,
     finding_words,
     lead_words,
@@ -20,6 +20,8 @@ from torchcaps.reproduce.wording import (
     section_title,
     verdict_words,
 )
+from torchcaps.reproduce.tables import as_markdown, markdown_text
+from torchcaps.reproduce.verdicts import VERDICTS
 
 
 def write_markdown(reports: Sequence[PaperReport], folder: Path) -> Path:

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from torchcaps.compare.page import html_figure, html_page
+from torchcaps.compare.report import html_figure, html_page
 from torchcaps.files import write_text
-from torchcaps.reproduce.report import PaperReport, Section
-from torchcaps.reproduce.spec import Profile
-from torchcaps.reproduce.tables import as_html
-from torchcaps.reproduce.verdicts import VERDICTS, Finding, Judgement
-from torchcaps.reproduce.wording import (
+from torchcaps.reproduce.report import (
     HOW_JUDGED,
+    PaperReport,
+    Section,
     count_verdicts,
     finding_words,
     lead_words,
@@ -22,6 +20,9 @@ from torchcaps.reproduce.wording import (
     section_title,
     verdict_words,
 )
+from torchcaps.reproduce.spec import Profile
+from torchcaps.reproduce.tables import as_html
+from torchcaps.reproduce.verdicts import VERDICTS, Finding, Judgement
 
 CLASSES = {"holds": "holds", "does not hold": "fails", "undecided": "open"}
 

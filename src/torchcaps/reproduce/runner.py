@@ -1,26 +1,134 @@
-"""Work through the cells of tables: train what they need, measure, write the results.
-
-Several runners may work through the same list in the same folders, on one machine or on many: every training and every
-cell is done by exactly one of them. Whatever stops a runner, the next one goes on where it stood.
-"""
+"""The run that a training asks for: taken as it is, gone on with, or begun."""
 
 from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import torch
+
+from torchcaps.analysis.style import save_figure
+from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
-from torchcaps.files import TakenError, file_lock
+from torchcaps.evaluate import evaluate_run
+from torchcaps.evaluate.clean import stopped_like
+from torchcaps.files import TakenError, file_lock, write_text
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.cells import measure_cell, record_failure
-from torchcaps.reproduce.results import CellResult, read_result
-from torchcaps.reproduce.trained import trained_run
-from torchcaps.reproduce.work import Work
-from torchcaps.train import Interrupted, RunFolder
+from torchcaps.reproduce.jobs import Training, Work
+from torchcaps.reproduce.measures import Subject, measures
+from torchcaps.reproduce.results import CellResult, read_result, write_result
+from torchcaps.train import Interrupted, RunFolder, fit, new_run
+
+
+# MERGED One cell: its measure taken on trained runs, and what came out or went wrong as a file.
+# MERGED Work through the cells of tables: train what they need, measure, write the results.
+def is_trained(training: Training, runs: Path) -> bool:
+    """Whether nothing is left to be done: a run has its result when it is trained and tested."""
+    return RunFolder(training.path(runs)).result_file.is_file()
+
+
+def trained_run(training: Training, runs: Path, over: Callable[[], bool]) -> RunFolder:
+    """The trained run; whoever needs the same one gets the same one.
+
+    A run that was stopped or killed goes on from its last checkpoint. TakenError if another runner trains it,
+    Interrupted when the time is over: what was done is saved then.
+    """
+    run = RunFolder(training.path(runs))
+    if is_trained(training, runs):
+        return run
+    baseline = trained_run(Training(training.matched_to), runs, over) if training.matched_to else None
+    with file_lock(runs / ".locks" / f"{run.path.name}.lock"):
+        if is_trained(training, runs):  # by a runner that was faster
+            return run
+        if not run.config_file.is_file():
+            new_run(stopped_like(training.config, baseline) if baseline else training.config, run.path)
+        fit(run, over=over)
+        evaluate_run(run)
+    return run
+
+
+def measure_cell(work: Work, trained: dict[str, RunFolder], results: Path, runs: Path) -> CellResult:
+    """Take the measure of a cell and write its result; the cell's own run has the role ''."""
+    own = trained.get("")
+    others = {role: run for role, run in trained.items() if role}
+    record = measures.get(work.measure)
+    torch.manual_seed(work.seed)  # the same numbers, whether this process has trained before or not
+    began = time.perf_counter()
+    subject = Subject(own, others, work.seed, dict(work.settings), runs / "shared")
+    measured = record.function(subject)
+    seconds = time.perf_counter() - began
+    path = work.result_file(results)
+    picture = None
+    if measured.picture is not None:  # before the result that names it
+        picture = path.with_suffix(".png")
+        save_figure(measured.picture, picture)
+    run_result: dict[str, Any] = own.result() if own else {}
+    result = CellResult(
+        **_named(work),
+        unit=record.unit,
+        value=measured.value,
+        images=measured.images,
+        details=measured.details,
+        warnings=(*_troubles(trained), *measured.warnings),
+        picture=picture.name if picture else None,
+        selection_split=run_result.get("selection_split"),
+        training=own.config().model_dump(mode="json") if own else None,
+        training_seconds=run_result.get("training_seconds"),
+        seconds=seconds,
+        environment=describe_environment(),
+    )
+    write_result(path, result)
+    return result
+
+
+def record_failure(work: Work, error: Exception, results: Path, runs: Path) -> CellResult:
+    """Write why a cell has no result. What nobody foresaw is kept with its whole traceback, beside the runs."""
+    sentence = str(error)
+    path = work.result_file(results)
+    if not isinstance(error, TorchcapsError):
+        sentence = " ".join(f"{type(error).__name__}: {error}".split())
+        name = f"{work.spec.paper}-{work.table}-{path.stem}.txt"
+        write_text(runs / "errors" / name, "".join(traceback.format_exception(error)))
+    unit = measures.get(work.measure).unit if work.measure in measures else ""
+    result = CellResult(**_named(work), unit=unit, error=sentence, environment=describe_environment())
+    write_result(path, result)
+    return result
+
+
+def _named(work: Work) -> dict[str, Any]:
+    return {
+        "paper": work.spec.paper,
+        "table": work.table,
+        "cell": work.name,
+        "profile": work.profile,
+        "seed": work.seed,
+        "measure": work.measure,
+        "published": work.cell.published,
+        "fingerprint": work.fingerprint(),
+    }
+
+
+def _troubles(trained: dict[str, RunFolder]) -> list[str]:
+    """A sentence for each run that ended before it was as good as it had to be, or that learned nothing."""
+    found = [run.result("model", "validation_accuracy", "reached", "confusion") for run in trained.values()]
+    unmatched = [
+        f"{each['model']} reached {each['validation_accuracy']:.2%} of the images it is matched on, "
+        f"not {each.get('stop_at_accuracy') or 0:.2%}: the training was too short"
+        for each in found
+        if each["reached"] is False
+    ]
+    dead = [
+        f"{each['model']} gives the same answer to every test image: it did not learn, and its value says nothing"
+        for each in found
+        if sum(map(any, zip(*each["confusion"], strict=True))) == 1
+    ]
+    return unmatched + dead
+
 
 LOOK_AGAIN = 2.0  # seconds until what others hold is looked at again
 

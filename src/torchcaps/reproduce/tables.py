@@ -6,9 +6,9 @@ import html
 import statistics
 from dataclasses import dataclass, field
 
-from torchcaps.reproduce.captions import conditions, how_measured, record_of
-from torchcaps.reproduce.evidence import Evidence, PaperEvidence
+from torchcaps.reproduce.claims_text import conditions, how_measured, record_of
 from torchcaps.reproduce.intervals import mean_interval
+from torchcaps.reproduce.results import Evidence, PaperEvidence
 
 DASH = "—"
 DECIMALS = {"%": 2, "points": 2, "ratio": 3, "nats": 4, "count": 0}

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from torchcaps.reproduce.evidence import Evidence, PaperEvidence
+from torchcaps.reproduce.claims_text import cell_label, cell_weights, find_bound, find_cautions, state
 from torchcaps.reproduce.intervals import Interval, paired_interval, share_interval, welch_interval
+from torchcaps.reproduce.results import Evidence, PaperEvidence
 from torchcaps.reproduce.spec import Claim, Comparison
-from torchcaps.reproduce.statements import cell_label, cell_weights, find_bound, find_cautions, state
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "undecided")

@@ -1,15 +1,23 @@
 """Training: settings, the loop, checkpoints and the folder of a run."""
 
-from torchcaps.train.begin import begin_run, is_first, move_run
 from torchcaps.train.callbacks import Callback
 from torchcaps.train.config import RunConfig, read_settings, resolve
-from torchcaps.train.interrupt import Interrupted
-from torchcaps.train.load import load
 from torchcaps.train.loop import fit
 from torchcaps.train.metrics import Line, read_lines, validation_lines
-from torchcaps.train.run_folder import RunFolder, fresh_path, is_free, new_run, open_run
-from torchcaps.train.sets import training_sets
-from torchcaps.train.validate import Measured, measure
+from torchcaps.train.objective import Measured, measure
+from torchcaps.train.processes import Interrupted
+from torchcaps.train.run_folder import (
+    RunFolder,
+    begin_run,
+    fresh_path,
+    is_first,
+    is_free,
+    load,
+    move_run,
+    new_run,
+    open_run,
+)
+from torchcaps.train.splits import training_sets
 
 __all__ = [
     "Callback",

@@ -15,12 +15,12 @@ from torch.overrides import TorchFunctionMode
 
 from torchcaps.data import Augmentation, datasets
 from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.files import read_yaml
 from torchcaps.losses import losses
 from torchcaps.models import Model, create_model, models
-from torchcaps.plain_yaml import read_yaml
 from torchcaps.routing.base import LayerShape
 from torchcaps.train.checkpoint import check_weights
-from torchcaps.train.schedules import make_schedule
+from torchcaps.train.optimizers import make_schedule
 
 MOST_WEIGHTS = 16 << 30  # bytes of a model
 MOST_COUNT = 1 << 63  # of images, steps and the like

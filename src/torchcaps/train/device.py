@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,10 +16,11 @@ from torch import nn
 
 from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.choice import kernel_choice
+from torchcaps.kernels.dispatch import kernel_choice
 from torchcaps.train.config import RunConfig
-from torchcaps.train.world import World, find_world
+from torchcaps.train.distributed import World, find_world
 
+# MERGED Numbers too small for a processor's fast way.
 if TYPE_CHECKING:  # takes as long to import as torch does, and only a training needs it
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.strategy import Strategy
@@ -127,3 +130,26 @@ def fastest_device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+TINY = 1e-39  # smaller than the smallest normal number of 32 bits
+
+
+def are_flushed() -> bool:
+    """Whether this thread takes such numbers as zero."""
+    return bool((torch.tensor([TINY]) * 1.0).item() == 0.0)
+
+
+@contextlib.contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Take numbers that are too small to be normal as zero, where the processor can.
+
+    In a network whose capsules collapse, and EM routing with many iterations makes them, most assignments become such
+    numbers; each costs the processor far more than another, and a training crawls instead of going on.
+    """
+    before = are_flushed()
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)

@@ -15,28 +15,23 @@ from torch import optim
 from torchcaps.data import Augmentation, ImageSet, Subset
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import remove_unfinished
-from torchcaps.kernels.measured import use_forms
+from torchcaps.kernels.autotune import use_forms
 from torchcaps.models import Model, Output
 from torchcaps.train.batch_norm import set_shared, share_statistics
-from torchcaps.train.board import SHOWN, BoardFigures, open_board
 from torchcaps.train.callbacks import Callback
 from torchcaps.train.checkpoint import Progress, all_finite, load_checkpoint, save_checkpoint, save_weights
 from torchcaps.train.config import RunConfig
-from torchcaps.train.denormals import flushed_denormals
-from torchcaps.train.device import describe_conditions, make_fabric, tell_conditions
+from torchcaps.train.device import describe_conditions, flushed_denormals, make_fabric, tell_conditions
 from torchcaps.train.display import Display
-from torchcaps.train.interrupt import Interrupted, stop_requests
+from torchcaps.train.distributed import Ranks, find_world, gathered
 from torchcaps.train.metrics import Metrics, make_line
-from torchcaps.train.objective import Objective, correct
-from torchcaps.train.optimizer import find_trouble, make_optimizer
-from torchcaps.train.order import batch_indices, seed_step, share_of, step_generator, steps_per_epoch
-from torchcaps.train.processes import train_in_processes
-from torchcaps.train.ranks import Ranks, gathered
+from torchcaps.train.objective import Objective, correct, measure, seen_by
+from torchcaps.train.optimizers import find_trouble, make_optimizer, make_schedule
+from torchcaps.train.processes import Interrupted, stop_requests, train_in_processes
 from torchcaps.train.run_folder import RunFolder
-from torchcaps.train.schedules import make_schedule
-from torchcaps.train.sets import training_sets
-from torchcaps.train.validate import measure, seen_by
-from torchcaps.train.world import find_world
+from torchcaps.train.sampler import batch_indices, seed_step, share_of, step_generator, steps_per_epoch
+from torchcaps.train.splits import training_sets
+from torchcaps.train.tensorboard import SHOWN, BoardFigures, open_board
 
 log = logging.getLogger(__name__)
 MOST_PREPARATION = 10_000  # images for what a model learns from pixels alone, such as their mean

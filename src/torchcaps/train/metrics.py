@@ -14,7 +14,7 @@ from torchcaps.files import cannot_write, read_text, write_text
 from torchcaps.train.checkpoint import Progress
 
 if TYPE_CHECKING:  # which knows a line of metrics
-    from torchcaps.train.board import Board
+    from torchcaps.train.tensorboard import Board
 
 
 @dataclass(frozen=True)

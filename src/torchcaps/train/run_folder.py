@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import shutil
@@ -13,14 +14,21 @@ from typing import Annotated, Any, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from torch import distributed
 
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import file_lock, file_name, read_json, write_json, write_text
-from torchcaps.kernels.measured import FORMS
+from torchcaps.kernels.autotune import FORMS
+from torchcaps.models import Model
+from torchcaps.train.checkpoint import load_weights
 from torchcaps.train.config import RunConfig, check, read_settings
-from torchcaps.train.sets import Fingerprint, dataset_changes, dataset_fingerprint
+from torchcaps.train.device import make_fabric
+from torchcaps.train.distributed import Ranks, find_world
+from torchcaps.train.splits import Fingerprint, dataset_changes, dataset_fingerprint
 
+# MERGED The start of a run, and of a run that goes on elsewhere, also where several processes start at
+# MERGED From a run's folder to a model ready for use.
 log = logging.getLogger(__name__)
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -277,3 +285,58 @@ def fresh_path(parent: Path, config: RunConfig) -> Path:
     name = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{config.model}-{file_name(config.data)}"
     candidates = (parent / (name if number == 1 else f"{name}-{number}") for number in range(1, 1000))
     return next(path for path in candidates if not path.exists())
+
+
+def begin_run(config: RunConfig, path: Path) -> RunFolder:
+    """Make the folder of a new run, which must be empty; of processes that torchrun or Slurm started, one does it."""
+    if not find_world(config).started:
+        return new_run(config, checked_empty(path))
+    ranks = Ranks(make_fabric(config))
+    with ranks.watched(path):
+        path = Path(ranks.fabric.broadcast(str(path)))  # a name made from the time may differ
+        if ranks.first:
+            new_run(config, checked_empty(path))
+        ranks.wait()
+    return RunFolder(path)
+
+
+def checked_empty(path: Path) -> Path:
+    """The path, if nothing is there yet, or only the beginning of a run that was killed."""
+    if not is_free(path):
+        resume = f", or go on with it by --resume {path}" if RunFolder(path).config_file.is_file() else ""
+        raise TorchcapsError(f"{path} is not empty: name another folder{resume}")
+    return path
+
+
+def move_run(run: RunFolder, **changes: object) -> RunFolder:
+    """Let a run go on elsewhere: on another device, or in another number of processes."""
+    if not changes:
+        return run
+    config = run.config()
+    # Processes that torchrun or Slurm started all come here at once.
+    with contextlib.nullcontext() if find_world(config).started else run.locked():
+        run.write_config(check(config.model_dump() | changes))
+    return run
+
+
+def is_first() -> bool:
+    """Whether this process speaks for all that train with it."""
+    return not distributed.is_initialized() or distributed.get_rank() == 0
+
+
+def load(run: str | Path) -> Model:
+    """The model of a run, with the weights that were best on the validation images, in evaluation mode.
+
+    It takes pixels in [0, 1]: whatever preparation it was trained with is part of it. Its ``class_names`` say
+    what its scores are for.
+    """
+    folder = open_run(Path(run))
+    return load_model(folder.config(), folder.best)
+
+
+def load_model(config: RunConfig, weights: Path, *, prefix: str = "model.") -> Model:
+    """The model of these settings with the weights of a file, in evaluation mode."""
+    model = config.build_model(weights, prefix=prefix)
+    load_weights(weights, model, prefix=prefix)
+    model.class_names = config.class_names
+    return model.eval()

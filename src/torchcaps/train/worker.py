@@ -13,10 +13,9 @@ from pathlib import Path
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.plugins import load_plugin
-from torchcaps.train.interrupt import Interrupted
+from torchcaps.train.distributed import LostProcessError
 from torchcaps.train.loop import fit
-from torchcaps.train.processes import FINISHED, LOST, REFUSED, STOPPED
-from torchcaps.train.ranks import LostProcessError
+from torchcaps.train.processes import FINISHED, LOST, REFUSED, STOPPED, Interrupted
 from torchcaps.train.run_folder import open_run
 
 

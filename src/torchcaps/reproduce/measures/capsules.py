@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from torchcaps.analysis import measure_alignment, measure_compactness, random_reference
-from torchcaps.analysis.explanation import Explanation, Material
+from torchcaps.analysis.explainers import explain_decoding, explain_votes, perturbation_sheet
+from torchcaps.analysis.explanation import Explanation, Material, choose, take_some
 from torchcaps.analysis.perturbation import Range
-from torchcaps.analysis.pictures import choose, take_some
-from torchcaps.analysis.seen import explain_decoding, explain_votes, perturbation_sheet
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.evaluate.clean import test_images
 from torchcaps.models import Model

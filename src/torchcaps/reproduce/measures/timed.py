@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from torchcaps.bench.nets import Net
+from torchcaps.bench.forms import Net
 from torchcaps.bench.steps import take_turns
 from torchcaps.bench.timing import Budget, ratio, summary, threads
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
 from torchcaps.train import RunConfig, RunFolder, training_sets
-from torchcaps.train.order import steps_per_epoch
+from torchcaps.train.sampler import steps_per_epoch
 
 BUDGET = Budget()
 

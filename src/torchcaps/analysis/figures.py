@@ -1,0 +1,236 @@
+"""Figures made of numbers: compactness, alignment, vote distances, entropies, dead capsules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from torchcaps.analysis.couplings import Liveliness
+from torchcaps.analysis.receptive_field import Extent
+from torchcaps.analysis.style import COLOURS, GREY, as_rgb, bare, figure_text, house_style, tiled
+
+# MERGED Figures made of images: moved dimensions, drawings by another decoder, places that voted.
+MOST_CLASSES = 10
+MARKS: dict[str, Any] = {"color": GREY, "markersize": 6, "markeredgecolor": "white"}  # what a paper has printed
+
+
+def compactness_chart(data: dict[str, Any]) -> Figure:
+    """Bars for the factors, the paper's networks as marks, and the greatest possible score as a line."""
+    names = list(data["factors"])
+    places = np.arange(len(names))
+    with house_style():
+        figure = Figure(figsize=(8, 3.4))
+        axes = figure.add_subplot()
+        for shift, key, words in ((-0.2, "score", "mean score"), (0.2, "score_of_mean_shares", "score of mean shares")):
+            scores = [data["factors"][name][key] or 0.0 for name in names]
+            axes.bar(places + shift, scores, width=0.36, label=f"this run: {words}")
+        for (network, values), marker in zip(data["paper"].items(), "sv^o", strict=True):
+            axes.plot(places, values, marker, **MARKS, label=f"gu2021: {network}")
+        axes.set_xticks(places, names)
+        axes.axhline(data["greatest"], color=COLOURS[4], linestyle="--", label=f"greatest: log {data['size']}")
+        axes.set(yscale="log", ylabel="KL to uniform, nats")
+        axes.grid(axis="y", alpha=0.6)
+        axes.legend(fontsize=8, bbox_to_anchor=(1, 1), loc="upper left")
+    return figure
+
+
+def alignment_chart(data: dict[str, Any]) -> Figure:
+    """Left the ratios with both references of random vectors, right the cosines of + against -."""
+    keys = [(factor, sign) for sign in "+-" for factor in data["ratio"]]
+    names = [f"{factor} {sign}" for factor, sign in keys]
+    own, paper, printed = data["random"]["own_size"], data["random"]["paper_size"], data["paper"]["random"]
+    with house_style():
+        figure = Figure(figsize=(11, 3.8), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        means = [data["ratio"][factor][sign]["mean"] or 0.0 for factor, sign in keys]
+        left.bar(names, means, width=0.6, label="this run")
+        marks = [data["paper"]["ratio"][factor][sign] for factor, sign in keys]
+        left.plot(names, marks, "D", **MARKS, label="choi2019, table 3")
+        for value, colour, line, words in (
+            (own["mean"], COLOURS[4], "-", f"random, {own['size']}-D, computed: {own['mean']:.3f}"),
+            (paper["mean"], COLOURS[1], "--", f"random, {paper['size']}-D, computed: {paper['mean']:.3f}"),
+            (printed["mean"], GREY, ":", f"random, {printed['size']}-D, as printed: {printed['mean']:.3f}"),
+        ):
+            left.axhline(value, color=colour, linestyle=line, label=words)
+        left.set(ylim=(0, 1), ylabel="alignment ratio")
+        left.tick_params(axis="x", labelrotation=25)
+        left.legend(fontsize=8, bbox_to_anchor=(0, -0.3), loc="upper left", ncols=2)
+        for factor, cosine in data["cosine"].items():
+            counts = np.asarray(cosine["counts"])
+            right.stairs(counts, np.linspace(-1, 1, len(counts) + 1), label=factor, linewidth=1.6)
+        right.set(
+            xlabel="cosine between the align vectors of + and -",
+            ylabel="images",
+            xlim=(-1, 1),
+            xticks=(-1, -0.5, 0, 0.5, 1),
+        )
+        right.legend(fontsize=8)
+    return figure
+
+
+def vote_chart(histograms: dict[str, Any], scores: Sequence[float], names: Sequence[str], *, log: bool) -> Figure:
+    """Histograms of one image: side by side for the class capsules, a row for each iteration."""
+    edges, weights = np.asarray(histograms["edges"]), np.asarray(histograms["weights"])  # (T, classes, bins)
+    order = sorted(np.argsort(scores)[::-1][:MOST_CLASSES].tolist())
+    winner = int(np.argmax(scores))
+    reach = float(edges[-1])
+    step = 1.15 * reach  # classes stand side by side in one axes: thirty axes would take seconds to draw
+    with house_style():
+        figure = Figure(figsize=(1.1 * len(order) + 0.8, 1.2 * len(weights) + 0.7))
+        grid = figure.subplots(len(weights), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+        for row, axes in enumerate(grid):
+            for place, label in enumerate(order):
+                colour = COLOURS[4] if label == winner else COLOURS[0]
+                axes.stairs(weights[row, label], edges + place * step, fill=True, color=colour)
+            if log:  # what weighs less than a ten-thousandth of the highest bar is below the axis
+                axes.set(yscale="log", ylim=(1e-4 * weights.max(), 2 * weights.max()))
+            axes.set_ylabel(f"iteration {row + 1}", fontsize=8)
+            axes.tick_params(labelsize=7)
+            axes.set(xlim=(-0.1 * reach, len(order) * step))
+        ends = [(place * step + end, f"{end:.2g}") for place in range(len(order)) for end in (0.0, reach / 2)]
+        grid[-1].set_xticks([place for place, _ in ends], [text for _, text in ends])
+        grid[-1].set_xlabel("distance of votes to the capsule's mean, weighted by assignment", fontsize=9)
+        for place, label in enumerate(order):
+            grid[0].text(
+                place * step + reach / 2,
+                1.04,
+                f"{names[label]}: {scores[label]:.2f}",
+                transform=grid[0].get_xaxis_transform(),
+                ha="center",
+                fontsize=8,
+            )
+    return figure
+
+
+def entropy_chart(data: dict[str, list[dict[str, Any]]]) -> Figure:
+    """A group of bars for each layer, a bar for each iteration."""
+    with house_style():
+        figure = Figure(figsize=(1.8 + 1.6 * len(data), 3.2))
+        axes = figure.add_subplot()
+        most = max(len(entropies) for entropies in data.values())
+        for iteration in range(most):
+            places = [index + 0.8 * (iteration - (most - 1) / 2) / most for index in range(len(data))]
+            values = [(entropies[min(iteration, len(entropies) - 1)]["relative"] or 0.0) for entropies in data.values()]
+            bars = axes.bar(
+                places,
+                values,
+                width=0.7 / most,
+                label=f"iteration {iteration + 1}",
+                color=COLOURS[iteration % len(COLOURS)],
+            )
+            axes.bar_label(bars, fmt="%.3f", fontsize=8)
+        axes.set_xticks(range(len(data)), [f"{name}\namong {each[0]['over']}" for name, each in data.items()])
+        axes.set(ylim=(0, 1.12), ylabel="entropy / greatest possible")
+        if most > 1:
+            axes.legend(fontsize=8, bbox_to_anchor=(1, 1), loc="upper left")
+    return figure
+
+
+def liveliness_chart(layers: Sequence[Liveliness]) -> Figure:
+    """For each layer and type: how often it is the most present one, and its greatest presence."""
+    with house_style():
+        figure = Figure(figsize=(8, 1.7 * len(layers) + 0.3), layout="constrained")
+        for axes, layer in zip(figure.subplots(len(layers), 1, squeeze=False)[:, 0], layers, strict=True):
+            types = range(len(layer.first))
+            dead = set(layer.silent) | set(layer.never_first)
+            colours = [COLOURS[4] if number in dead else COLOURS[0] for number in types]
+            axes.bar(types, 100 * layer.first.numpy(), color=COLOURS[0], width=0.7)
+            axes.set_xticks(types, [str(number) for number in types])
+            for tick, colour in zip(axes.get_xticklabels(), colours, strict=True):
+                tick.set_color(colour if colour == COLOURS[4] else "black")
+            axes.set(
+                ylabel="% first",
+                title=f"{layer.name}: {len(layer.silent)} silent, {len(layer.never_first)} never first",
+            )
+            axes.title.set_fontsize(9)
+            peaks = axes.twinx()
+            peaks.plot(types, layer.greatest.numpy(), "_", color=COLOURS[1], markersize=12, markeredgewidth=2)
+            peaks.set(ylim=(0, 1.08 * float(layer.greatest.max()) or 1.0))
+            peaks.set_ylabel("greatest\npresence", color=COLOURS[1])
+            peaks.spines["right"].set_visible(False)
+    return figure
+
+
+CELL, MAP_CELL = 0.55, 1.4  # inches
+
+
+def image_sheet(images: Tensor, rows: Sequence[str], columns: Sequence[str], label: str = "") -> Figure:
+    """Images (rows, columns, C, H, W) under the columns' names and beside the rows'."""
+    height, width = images.shape[3:]
+    with house_style():
+        figure = Figure(figsize=(CELL * len(columns) + 1.2, CELL * len(rows) * height / width + 0.6))
+        axes = figure.add_subplot()
+        axes.imshow(tiled(images), interpolation="nearest")
+        bare(axes)
+        axes.set_yticks(
+            [row * (height + 2) + height / 2 for row in range(len(rows))], [figure_text(row) for row in rows]
+        )
+        axes.set_xticks(
+            [column * (width + 2) + width / 2 for column in range(len(columns))],
+            [figure_text(name) for name in columns],
+        )
+        axes.tick_params(length=0, labeltop=True, labelbottom=False, labelsize=8)
+        axes.set_xlabel(figure_text(label))
+    return figure
+
+
+def map_sheet(
+    images: Tensor,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    maps: Sequence[Sequence[Any]],
+    frames: Sequence[Extent],
+    *,
+    one_scale: bool = False,
+) -> Figure:
+    """Images with heat maps over them.
+
+    Args:
+        images: one (C, H, W) per row.
+        rows: name of each row.
+        columns: name of each column of maps.
+        maps: for each row and column, an array (h, w); colours are common to the maps of a layer in a row.
+        frames: for each column, where the map lies on the image.
+        one_scale: colours are common to all rows too.
+    """
+    height, width = images.shape[2:]
+    wide, high = width * 1.05, height * 1.05  # of a cell with its gap, in pixels
+    with house_style():
+        figure = Figure(figsize=(MAP_CELL * (len(columns) + 1) + 0.9, MAP_CELL * len(rows) * height / width + 0.4))
+        axes = figure.add_subplot()  # one for all cells: axes of their own would take most of the time
+        for row in range(len(rows)):
+            background = as_rgb(images[row])
+            for column in range(len(columns) + 1):
+                cell = (column * wide, column * wide + width, row * high + height, row * high)
+                # Behind a map the image is darker, so that bright strokes do not look like votes.
+                axes.imshow(background if column == 0 else 0.35 * background, extent=cell)
+            for column, values in enumerate(maps[row]):
+                left, right, bottom, top = frames[column]
+                across, down = (column + 1) * wide, row * high
+                low, peak = _limits(maps if one_scale else [maps[row]], frames, column)
+                axes.imshow(
+                    values,
+                    cmap="RdBu_r" if low < 0 else "inferno",
+                    vmin=low,
+                    vmax=peak,
+                    alpha=0.75,
+                    extent=(left + across, right + across, bottom + down, top + down),
+                )
+        bare(axes)
+        axes.set(xlim=(0, (len(columns) + 1) * wide), ylim=(len(rows) * high, 0))
+        axes.set_yticks([row * high + height / 2 for row in range(len(rows))], [figure_text(row) for row in rows])
+        names = ["image", *map(figure_text, columns)]
+        axes.set_xticks([column * wide + width / 2 for column in range(len(columns) + 1)], names)
+        axes.tick_params(length=0, labeltop=True, labelbottom=False, labelsize=9)
+    return figure
+
+
+def _limits(rows: Sequence[Sequence[Any]], frames: Sequence[Extent], column: int) -> tuple[float, float]:
+    """The ends of the colours, from all maps of the same layer; with zero in the middle if some are negative."""
+    own = [values for maps in rows for values, frame in zip(maps, frames, strict=True) if frame == frames[column]]
+    low, high = min(float(each.min()) for each in own), max(float(each.max()) for each in own)
+    return (-max(-low, high), max(-low, high)) if low < 0 else (low, high)

@@ -1,0 +1,281 @@
+"""How many pictures of each class there are, and what about that a user should know before training."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.base import DatasetRecord, MemoryImages, datasets
+from torchcaps.data.io.pictures import FORMATS, MOST_PIXELS, list_folder, list_table, open_picture, read_pictures
+from torchcaps.errors import TorchcapsError, unknown_name
+
+# MERGED To which size a user's pictures are brought, and whether in grey: decided by a look at their he
+# MERGED Your own pictures as a dataset: a folder with one subfolder per class, or a CSV file with colum
+FEW = 20  # pictures of a class to train on: with fewer, accuracy is mostly luck
+LOPSIDED = 3.0  # times as many pictures of one class as of another
+NAMED = 5  # classes in one sentence
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Pictures of each class, for training and for test."""
+
+    names: tuple[str, ...]
+    train: tuple[int, ...]
+    test: tuple[int, ...]
+
+    @property
+    def guess(self) -> float:
+        """The share of the test pictures that is right when the commonest class is always the answer."""
+        commonest = self.train.index(max(self.train))
+        return self.test[commonest] / sum(self.test)
+
+    def warnings(self) -> list[str]:
+        """A sentence for what makes the figures less worth: classes with few pictures, and much unlike numbers."""
+        said = []
+        few = [f"'{name}' ({count})" for name, count in zip(self.names, self.train, strict=True) if count < FEW]
+        if few:
+            more = f" and {len(few) - NAMED} more" if len(few) > NAMED else ""
+            said.append(
+                f"fewer than {FEW} pictures to train on: {', '.join(few[:NAMED])}{more}. Accuracy is then mostly luck: "
+                "add pictures, or leave the class out"
+            )
+        if max(self.train) > LOPSIDED * min(self.train):
+            most, least = (self.train.index(pick(self.train)) for pick in (max, min))
+            said.append(
+                f"lopsided: '{self.names[most]}' has {self.train[most]} pictures to train on and '{self.names[least]}' "
+                f"{self.train[least]}. Always answering '{self.names[most]}' is right in {self.guess:.0%} of the test: "
+                "compare with that, or make the classes alike"
+            )
+        return said
+
+
+def class_balance(train: MemoryImages, test: MemoryImages) -> Balance:
+    """Count both parts."""
+    counts = (torch.bincount(each.labels, minlength=len(each.class_names)).tolist() for each in (train, test))
+    of_train, of_test = (tuple(each) for each in counts)
+    return Balance(train.class_names, of_train, of_test)
+
+
+LOOK_AT = 500  # pictures, from all over the folder
+# The least that every model takes, and the most that a laptop trains in minutes: time grows with the area.
+SIDES = (28, 32, 40, 48)
+GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "F")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Pixels of a side, whether in grey, and in a few words why this size."""
+
+    size: int
+    grey: bool
+    reason: str
+
+
+def fit_pictures(paths: Sequence[Path]) -> Fit:
+    """The largest of SIDES that the middle one of the pictures fills, in grey if all of them are."""
+    found = [seen for path in paths[:: max(1, len(paths) // LOOK_AT)] if (seen := _header(path))]
+    if not found:
+        return Fit(SIDES[0], False, "none of them tells its size")
+    shorter = [side for side, _ in found]
+    middle = int(statistics.median_low(shorter))
+    size = max((side for side in SIDES if side <= middle), default=SIDES[0])
+    grey = all(mode in GREY_MODES for _, mode in found)
+    if middle < SIDES[0]:
+        why = f"the least that every model takes; half of them have a shorter side of at most {middle} pixels"
+    elif size == SIDES[-1]:
+        why = f"the most that trains in minutes; half of them have a shorter side of at least {middle} pixels"
+    else:
+        why = f"half of them have a shorter side of at least {middle} pixels"
+    return Fit(size, grey, why)
+
+
+def _header(path: Path) -> tuple[int, str] | None:
+    """Shorter side and mode of a picture, without decoding it; None if it tells nothing."""
+    try:
+        if not path.is_file():  # opening a pipe would wait for ever
+            return None
+        with open_picture(path, formats=FORMATS, most_pixels=MOST_PIXELS) as picture:
+            return min(picture.size), picture.mode
+    except (TorchcapsError, OSError):  # reading says why
+        return None
+
+
+log = logging.getLogger(__name__)
+FAMILY = "images"
+SIZES = range(8, 513)
+TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """A user's pictures, divided; ``skipped`` says which files were left out and why, ``digests`` see there."""
+
+    train: MemoryImages
+    test: MemoryImages
+    skipped: tuple[str, ...]
+    digests: dict[str, str]
+
+    @property
+    def balance(self) -> Balance:
+        """Pictures of each class."""
+        return class_balance(self.train, self.test)
+
+
+def open_images(
+    root: str | Path, *, size: int | None = None, grey: bool | None = None, seed: int = 0, strict: bool = False
+) -> ImageFolder:
+    """Read a folder or a CSV file of pictures; a fifth of each class, chosen by the seed, is for testing.
+
+    Pictures keep their proportions: the largest middle square is scaled to ``size`` x ``size``, which is chosen to fit
+    where it is not given, as grey or colour is. Broken files and files that lie outside the folder (through a link or
+    "..") are skipped and listed, or stop everything if ``strict``.
+    """
+    if size is not None and size not in SIZES:
+        raise TorchcapsError(f"cannot bring pictures to {size} pixels: choose {SIZES.start} to {SIZES.stop - 1}")
+    root = Path(root)
+    entries = list_entries(root)
+    paths = [path for path, _ in entries]
+    if size is None or grey is None:
+        fit = fit_pictures(paths)
+        size, grey = size or fit.size, fit.grey if grey is None else grey
+    boundary = (root.parent if root.is_file() else root).resolve()
+    pictures = read_pictures(paths, boundary=boundary, size=size, grey=grey)
+    skipped = tuple(picture for picture in pictures if isinstance(picture, str))
+    if skipped and strict:
+        raise TorchcapsError(f"{len(skipped)} of {len(entries)} pictures cannot be used; the first: {skipped[0]}")
+    for problem in skipped:
+        log.warning("skipped: %s", problem)
+    good = [
+        (picture, label, path)
+        for picture, (path, label) in zip(pictures, entries, strict=True)
+        if not isinstance(picture, str)
+    ]
+    names = tuple(sorted({label for _, label, _ in good}))
+    if len(names) < 2:
+        raise TorchcapsError(
+            f"{root} has pictures of {len(names)} classes, at least 2 are needed: one subfolder for each"
+        )
+    labels = torch.tensor([names.index(label) for _, label, _ in good])
+    whole = MemoryImages(torch.stack([picture for picture, _, _ in good]), labels, names)
+    for_training, for_test = divide_by_class(labels, names, seed)
+    base = root.parent if root.is_file() else root
+    files = [Path(os.path.relpath(path, base)).as_posix() for _, _, path in good]
+    found = picture_digests(whole.images, [label for _, label, _ in good], files)
+    return ImageFolder(whole.where(for_training), whole.where(for_test), skipped, found)
+
+
+def picture_digests(images: Tensor, labels: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+    """Digests by which a change of the pictures is found, and which change it was.
+
+    ``pictures`` depends on the pixels alone, ``labels`` on the class of each picture too, ``order`` also on the order
+    of the files, which decides what is held out for the test; ``files`` depends on names and classes, not on pixels.
+
+    Shapes: ``images`` (N, C, H, W) bytes.
+    """
+    pixels = [hashlib.sha256(image.numpy().data).hexdigest() for image in images]
+    labeled = [f"{pixel} {label}" for pixel, label in zip(pixels, labels, strict=True)]
+    named = [f"{file} {label}" for file, label in zip(files, labels, strict=True)]
+    parts = {"pictures": sorted(pixels), "labels": sorted(labeled), "order": labeled, "files": named}
+    return {name: hashlib.sha256("\n".join(lines).encode()).hexdigest() for name, lines in parts.items()}
+
+
+def list_entries(root: Path) -> list[tuple[Path, str]]:
+    """Every picture with its class."""
+    return list_table(root) if root.is_file() else list_folder(root)
+
+
+def divide_by_class(labels: Tensor, names: Sequence[str], seed: int) -> tuple[Tensor, Tensor]:
+    """Positions for training and for test: the same share of every class, which then stand mixed."""
+    generator = torch.Generator().manual_seed(seed)
+    training, test = [], []
+    for label, name in enumerate(names):
+        own = torch.nonzero(labels == label).flatten()
+        if len(own) < 2:
+            raise TorchcapsError(
+                f"class '{name}' has one picture only: at least 2 are needed, for training and for test"
+            )
+        own = own[torch.randperm(len(own), generator=generator)]
+        count = max(1, round(TEST_SHARE * len(own)))
+        test.append(own[:count])
+        training.append(own[count:])
+    # Whoever takes the first images of a part, as a quick look does, shall meet all classes.
+    parts = (torch.cat(training), torch.cat(test))
+    first, second = (part[torch.randperm(len(part), generator=generator)] for part in parts)
+    return first, second
+
+
+SETTINGS = ("size", "grey", "seed", "strict")
+
+
+def parse_name(text: str) -> tuple[str, dict[str, int]]:
+    """Of what stands behind ``images:``, the folder or CSV file and the settings."""
+    root, *parts = re.split(r",(?=\w+=)", text)
+    chosen: dict[str, int] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        if name not in SETTINGS:
+            raise unknown_name("setting of images", name, SETTINGS)
+        if not value.isdecimal():
+            raise TorchcapsError(f"'{part}' should be written {name}=NUMBER")
+        chosen[name] = int(value)
+    return root, chosen
+
+
+@functools.lru_cache(maxsize=1)
+def fit_folder(root: str) -> Fit:
+    """Size and colour that fit the pictures of a folder or CSV file."""
+    return fit_pictures([path for path, _ in list_entries(Path(root))])
+
+
+@functools.lru_cache(maxsize=1)  # training, test and listing ask for the same folder: read it once
+def read_once(root: str, size: int, grey: int, seed: int = 0, strict: int = 0) -> ImageFolder:
+    """See :func:`open_images`."""
+    return open_images(root, size=size, grey=bool(grey), seed=seed, strict=bool(strict))
+
+
+def completed(text: str) -> tuple[str, dict[str, int]]:
+    """As ``parse_name``, with the size and colour that fit where none are named."""
+    root, chosen = parse_name(text)
+    if not {"size", "grey"} <= chosen.keys():
+        fit = fit_folder(root)
+        chosen = {"size": fit.size, "grey": int(fit.grey)} | chosen
+    return root, chosen
+
+
+def open_named(text: str) -> ImageFolder:
+    """The pictures of the dataset ``images:TEXT``."""
+    root, chosen = completed(text)
+    return read_once(root, **chosen)
+
+
+def images_record(text: str) -> DatasetRecord:
+    """The record of ``images:TEXT``. Its name has all settings, so that a run finds the same pictures again."""
+    root, chosen = completed(text)
+    folder = read_once(root, **chosen)
+    sets = {"train": folder.train, "test": folder.test}
+    return DatasetRecord(
+        name=f"{FAMILY}:{root}" + "".join(f",{name}={chosen[name]}" for name in SETTINGS if name in chosen),
+        description=f"your own pictures in {root}",
+        shape=folder.train.shape,
+        class_names=folder.train.class_names,
+        splits={split: len(images) for split, images in sets.items()},
+        licence="your own",
+        citation=root,
+        open=lambda split: sets[split],
+        digests=folder.digests,
+        augmentation="shift=2,flip=0.5",
+    )
+
+
+datasets.families[FAMILY] = images_record

@@ -1,0 +1,204 @@
+"""The one place where picture files are decoded: upright, square, of the wanted size, and never more than a bound."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import functools
+import io
+import os
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from torchcaps.errors import TorchcapsError
+from torchcaps.files import printable
+from torchcaps.progress import progress_bar
+
+
+# MERGED A user's pictures: which ones a folder or a CSV file names, and how one of them is read.
+class UnreadableError(TorchcapsError):
+    """A picture that the decoder gave up."""
+
+
+@contextlib.contextmanager
+def open_picture(source: Path | bytes, *, formats: tuple[str, ...], most_pixels: int) -> Iterator[Image.Image]:
+    """A picture that is not decoded yet, of a file or its content. Errors, also those inside, do not name it.
+
+    A file of some bytes may claim to be a huge picture, so its claim is looked at before memory is asked for. Pillow
+    keeps four bytes for a pixel, or eight while it changes its kind. Decoding WebP takes 16: half as many are let in.
+    """
+    try:
+        with (
+            warnings.catch_warnings(),
+            io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream,
+        ):
+            warnings.simplefilter("ignore")  # Pillow warns of what is refused here
+            _check(*_webp_size(stream.read(30)), most_pixels // 2)  # opening it is enough to ask for memory
+            stream.seek(0)
+            with Image.open(stream, formats=formats) as picture:
+                _check(*picture.size, most_pixels)
+                yield picture
+    except TorchcapsError:
+        raise
+    except UnidentifiedImageError as error:  # whose words are about the stream
+        raise UnreadableError("cannot be read: it is no picture, or its beginning is damaged") from error
+    # Pillow lets many kinds of errors through from damaged files (struct, zlib, syntax, index, memory).
+    except Exception as error:
+        raise UnreadableError(f"cannot be read: {error}") from error
+
+
+def decode_square(source: Path | bytes, *, size: int, grey: bool, formats: tuple[str, ...], most_pixels: int) -> Tensor:
+    """The largest middle square of a picture, scaled: bytes (1 or 3, size, size).
+
+    16-bit values are scaled by the picture's depth, floating-point values must lie between 0 and 1, and transparent
+    pictures are composited on white. Values whose range the file does not tell are refused.
+    """
+    mode = "L" if grey else "RGB"
+    with open_picture(source, formats=formats, most_pixels=most_pixels) as picture:
+        picture.draft(mode, (2 * size, 2 * size))  # a JPEG file can be decoded at a fraction of its size
+        clear = picture.info.get("transparency")
+        if isinstance(clear, tuple) and any(";16" in str(tile[3]) for tile in getattr(picture, "tile", ())):
+            picture.info["transparency"] = tuple(value >> 8 for value in clear)  # as Pillow reads 16-bit colors
+        ImageOps.exif_transpose(picture, in_place=True)  # cameras note how they were held
+        if picture.mode.startswith(("I", "F")):
+            square = _deep_square(picture, size).convert(mode)
+        elif "transparency" in picture.info or picture.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
+            square = _fit(picture.convert("RGBA"), size)  # Pillow weighs colors by their alpha
+            square = Image.alpha_composite(Image.new("RGBA", square.size, "white"), square).convert(mode)
+        else:
+            square = _fit(picture if picture.mode == mode else picture.convert(mode), size)
+    pixels = torch.from_numpy(np.array(square))
+    return pixels.unsqueeze(0) if grey else pixels.permute(2, 0, 1).contiguous()
+
+
+def _fit(picture: Image.Image, size: int) -> Image.Image:
+    return ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)
+
+
+def _deep_square(picture: Image.Image, size: int) -> Image.Image:
+    """The middle square of a grey picture with more than 8 bits per pixel, scaled to 8 bits."""
+    tags = getattr(picture, "tag_v2", {})  # only TIFF files have these
+    if picture.mode == "F":
+        values = np.asarray(picture)
+        low, high = values.min(), values.max()
+        if not (low >= 0 and high <= 1):  # also where a value is not a number
+            raise TorchcapsError(
+                f"holds floating-point values from {low:g} to {high:g}: expected 0 to 1; scale them, or save the "
+                "picture with 8 or 16 bits"
+            )
+        white = 1
+    elif picture.mode == "I" and tags:  # elsewhere Pillow keeps 16 bits in this mode
+        kind = f"signed {tags[258][0]}-bit" if tags.get(339) == (2,) else f"{tags[258][0]}-bit"
+        raise TorchcapsError(f"holds {kind} integers, whose range is not known: save the picture with 8 or 16 bits")
+    else:
+        white = 2 ** tags.get(258, (16,))[0] - 1
+    if isinstance(clear := picture.info.get("transparency"), int):
+        values = np.array(picture)
+        values[values == clear] = white
+        picture = Image.fromarray(values)
+    scaled = np.asarray(_fit(picture.convert("F"), size)) * (255 / white)
+    if tags.get(262) == 0:  # zero is white, which Pillow inverts for 8 bits only
+        scaled = 255 - scaled
+    return Image.fromarray(scaled.round().clip(0, 255).astype(np.uint8))
+
+
+def _check(width: int, height: int, most: int) -> None:
+    if width * height > most:
+        raise TorchcapsError(f"claims {width}x{height} pixels: at most {most:,} are taken")
+
+
+def _webp_size(head: bytes) -> tuple[int, int]:
+    """Width and height from the first bytes of a WebP file, in any of its three forms; zeros for all other files."""
+    if head[:4] != b"RIFF" or head[8:12] != b"WEBP":
+        return 0, 0
+    kind, content = head[12:16], head[20:30]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(content[4:7], "little"), 1 + int.from_bytes(content[7:10], "little")
+    if kind == b"VP8L":
+        both = int.from_bytes(content[1:5], "little")
+        return 1 + (both & 0x3FFF), 1 + (both >> 14 & 0x3FFF)
+    return int.from_bytes(content[6:8], "little") & 0x3FFF, int.from_bytes(content[8:10], "little") & 0x3FFF
+
+
+# Only formats that Pillow decodes by itself: some others start a helper program.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+MOST_PIXELS = 50_000_000  # more than cameras take; each of the threads that read may need 400 MB for such a picture
+
+
+def list_folder(root: Path) -> list[tuple[Path, str]]:
+    """Every picture in the subfolders, with its subfolder's name."""
+    if not root.is_dir():
+        raise TorchcapsError(
+            f"{root} is no folder and no CSV file: give a folder with one subfolder of pictures per class"
+        )
+    classes = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    for folder in classes:
+        if re.search("[\ud800-\udfff]", folder.name):  # how Python marks bytes that are no UTF-8
+            raise TorchcapsError(f"the folder {printable(str(folder))} has a name that is no text: rename it")
+    return [(path, folder.name) for folder in classes for path in sorted(folder.iterdir()) if is_picture(path)]
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file's name is that of a picture; hidden ones are not meant."""
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
+def list_table(table: Path) -> list[tuple[Path, str]]:
+    """Every row of a CSV file; paths count from the file's own folder."""
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as stream:
+            rows = csv.DictReader(stream)
+            if not {"path", "label"} <= set(rows.fieldnames or ()):
+                raise TorchcapsError(f"{table} needs the columns 'path' and 'label' in its first line")
+            pairs = [(row["path"], row["label"]) for row in rows]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TorchcapsError(f"{table} cannot be read as a CSV file: {error}") from error
+    for number, (path, label) in enumerate(pairs, start=2):
+        if not path or not label:
+            raise TorchcapsError(f"{table}, line {number}: path or label is empty")
+    return [(table.parent / path, label) for path, label in pairs]
+
+
+def picture_form(shape: tuple[int, int, int]) -> tuple[int, bool]:
+    """Side of the square, and whether in grey, to which pictures are brought for a model of this image shape."""
+    channels, height, width = shape
+    if channels not in (1, 3) or height != width:
+        raise TorchcapsError(
+            f"a picture becomes a square in grey or in three colours, and the model wants {shape} (channels, height, "
+            "width): use images of the dataset that it was trained on"
+        )
+    return height, channels == 1
+
+
+def read_pictures(paths: Sequence[Path], *, boundary: Path | None, size: int, grey: bool) -> list[Tensor | str]:
+    """What ``read_picture`` gives for each, in their order, read by several threads."""
+    read = functools.partial(read_picture, boundary=boundary, size=size, grey=grey)
+    pictures: list[Tensor | str] = []
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool, progress_bar("reading pictures", len(paths)) as bar:
+        for picture in pool.map(read, paths):
+            pictures.append(picture)
+            bar(1)
+    return pictures
+
+
+def read_picture(path: Path, *, boundary: Path | None, size: int, grey: bool) -> Tensor | str:
+    """Bytes (C, size, size), or one sentence that says why not; None as boundary: wherever a link may lead."""
+    try:
+        if boundary is not None and not path.resolve().is_relative_to(boundary):
+            return f"{path} leads out of {boundary}"
+        if not path.is_file():  # opening a pipe would wait for ever
+            return f"{path} is no file"
+        return decode_square(path, size=size, grey=grey, formats=FORMATS, most_pixels=MOST_PIXELS)
+    except TorchcapsError as error:
+        return f"{path} {error}"
+    except (OSError, RuntimeError) as error:  # links in a circle, and names that no system takes
+        return f"{path} cannot be read: {error}"

@@ -1,0 +1,138 @@
+"""What an evaluation leaves in a folder: one JSON file, and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torchcaps.analysis.style import house_style, save_figure
+from torchcaps.environment import describe_environment
+from torchcaps.evaluate.acgan import GanSettings
+from torchcaps.evaluate.figures import (
+    acgan_chart,
+    acgan_sheet,
+    affine_chart,
+    attack_curves,
+    history_curves,
+    overlap_sheet,
+)
+from torchcaps.evaluate.overlap import can_draw_one
+from torchcaps.files import file_name, write_json
+from torchcaps.train import load
+
+
+# MERGED An evaluation of several runs as one table, with the words that it needs.
+def write_evaluation(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[Path]:
+    """Write evaluation.json and the figures; the paths of all of them."""
+    target = folder / "evaluation.json"
+    write_json(target, {"runs": list(evaluations), "environment": describe_environment()})
+    return [target, *_write_figures(folder, evaluations)]
+
+
+def labels(evaluations: Sequence[dict[str, Any]]) -> list[str]:
+    """A short name for each run: its folder's, or the whole path where two folders have the same name."""
+    names = [Path(each["run"]).name for each in evaluations]
+    return names if len(set(names)) == len(names) else [each["run"] for each in evaluations]
+
+
+def _write_figures(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[Path]:
+    named = list(zip(labels(evaluations), evaluations, strict=True))
+    attacked = {label: [each["attacked"]] for label, each in named if each["attacked"]}
+    changed = {label: [each["tests"]["affnist"]] for label, each in named if "affnist" in each["tests"]}
+    learned = {
+        label: found for label, found in attacked.items() if any("history" in row for row in found[0]["attacks"])
+    }
+    drawn = {label: [each["tests"]["acgan"]] for label, each in named if "acgan" in each["tests"]}
+    written = []
+    with house_style():
+        for name, results, chart in (
+            ("attacks", attacked, attack_curves),
+            ("iterations", learned, history_curves),
+            ("affine", changed, affine_chart),
+            ("acgan", drawn, acgan_chart),
+        ):
+            if results:
+                figure = chart(results)
+                written += [folder / f"{name}.svg", folder / f"{name}.png"]
+                for path in written[-2:]:
+                    save_figure(figure, path)
+        if drawn:
+            first = next(iter(drawn.values()))[0]
+            written.append(folder / "acgan-images.png")
+            save_figure(acgan_sheet(GanSettings(**first["settings"]), len(first["error_by_epoch"])), written[-1])
+        for label, each in named:
+            if "multimnist" in each["tests"] and can_draw_one(model := load(each["run"])):
+                written.append(folder / f"overlap-{file_name(label)}.png")
+                save_figure(overlap_sheet(model, each["data"]), written[-1])
+    return written
+
+
+def summary(evaluations: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Titles and rows, accuracies in percent: a row for each test and each attack of a run, a column for each epsilon.
+
+    ``accuracy`` is that on images nobody attacked.
+    """
+    attacked = [each["attacked"] for each in evaluations if each["attacked"]]
+    epsilons = sorted({row["epsilon"] for each in attacked for row in each["attacks"]})
+    titles = ["run", "test", "accuracy", *(f"{epsilon:.3g}" for epsilon in epsilons), *(["sanity"] if attacked else [])]
+    rows = []
+    for label, each in zip(labels(evaluations), evaluations, strict=True):
+        lines = [line for name, result in each["tests"].items() for line in _test_lines(name, result)]
+        lines += _attack_lines(each["attacked"], epsilons) if each["attacked"] else []
+        filled = [line + [""] * (len(titles) - 1 - len(line)) for line in lines]
+        rows += [[label if not number else "", *line] for number, line in enumerate(filled)]
+    return titles, rows
+
+
+def notes(evaluations: Sequence[dict[str, Any]]) -> list[str]:
+    """What must be said with the figures: how they were made, what failed, what could not be done."""
+    said: dict[str, None] = {}  # a set in order: runs often share a note
+    refused: dict[str, list[str]] = {}
+    for label, each in zip(labels(evaluations), evaluations, strict=True):
+        for result in each["tests"].values():
+            if "about" in result:
+                said[f"{result['name']}: {result['about']}, {result['images']:,} images"] = None
+            if result.get("drawing_error") is not None:
+                compared = (
+                    f"{result['error_of_image']:.4f} for the whole image, {result['error_of_black']:.4f} for black"
+                )
+                said[f"{label}: each digit drawn alone, squared error {result['drawing_error']:.4f} ({compared})"] = (
+                    None
+                )
+        if each["attacked"]:
+            found = each["attacked"]
+            said[f"attacks: {found['images']:,} test images, logits '{found['logits']}'"] = None
+            said |= {f"{label}: {warned['name']}: {warned['message']}": None for warned in found["sanity"]}
+        for name, reason in each["refused"].items():
+            refused.setdefault(f"no {name}: {reason}", []).append(label)
+    return [*said, *(f"{', '.join(names)}: {reason}" for reason, names in refused.items())]
+
+
+def failed(attacked: dict[str, Any]) -> str:
+    """The sanity checks that failed, none twice; nothing where all passed."""
+    return ", ".join(dict.fromkeys(warned["name"] for warned in attacked["sanity"]))
+
+
+def _attack_lines(attacked: dict[str, Any], epsilons: Sequence[float]) -> list[list[str]]:
+    found: dict[str, dict[float, float]] = {}
+    for row in attacked["attacks"]:
+        found.setdefault(row["attack"], {})[row["epsilon"]] = row["accuracy"]
+    sanity = failed(attacked) or "passed"
+    clean = ["test images", _percent(attacked["clean_accuracy"])]
+    return [
+        clean,
+        *([name, "", *(_percent(points.get(each)) for each in epsilons), sanity] for name, points in found.items()),
+    ]
+
+
+def _test_lines(name: str, result: dict[str, Any]) -> list[list[str]]:
+    if "novel_error" in result:
+        return [[f"{name}, {kind}", _percent(1 - result[f"{kind}_error"])] for kind in ("familiar", "novel")]
+    if "error_by_epoch" in result:
+        return [[f"{name}, epoch {epoch}", _percent(1 - error)] for epoch, error in result["error_by_epoch"].items()]
+    return [[result["name"], _percent(result["accuracy"])]]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f}"

@@ -1,0 +1,139 @@
+"""Losses: from a model's output and the labels to one number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.registry import Registry
+
+__all__ = ["LossRecord", "losses", "margin_loss", "one_hot", "reconstruction_loss", "spread_loss", "spread_margin"]
+
+
+# MERGED Margin loss.
+# MERGED Spread loss.
+# MERGED Reconstruction loss.
+class Compute(Protocol):
+    """What a loss record computes."""
+
+    def __call__(self, scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class LossRecord:
+    """A classification loss by name.
+
+    ``compute`` takes scores, logits and 0/1 targets, each (B, classes), and ``progress``: how much of the training
+    is done, from 0 to 1, for losses that grow stricter on the way. ``single_label``: makes no sense for images with
+    two labels.
+    """
+
+    name: str
+    description: str
+    compute: Compute
+    single_label: bool = False
+
+
+def _margin(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
+    return margin_loss(scores, targets)
+
+
+def _spread(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
+    return spread_loss(scores, targets, margin=spread_margin(progress))
+
+
+def _cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
+    return F.cross_entropy(logits, targets)
+
+
+def _binary_cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
+    # Summed over classes like the margin loss, so that the weight of a reconstruction means the same beside both.
+    return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(1).mean()
+
+
+losses: Registry[LossRecord] = Registry("loss")
+losses.add(LossRecord("margin", "lengths above 0.9 or below 0.1", _margin))
+losses.add(LossRecord("spread", "true class ahead of every other by a margin, 0.2 to 0.9", _spread, single_label=True))
+losses.add(LossRecord("cross-entropy", "softmax over the logits", _cross_entropy, single_label=True))
+losses.add(LossRecord("bce", "a sigmoid for each class: binary cross-entropy", _binary_cross_entropy))
+
+
+def one_hot(labels: Tensor, classes: int) -> Tensor:
+    """Labels (B,) or (B, L) as 0/1 targets (B, classes).
+
+    >>> one_hot(torch.tensor([[0, 2]]), 4)
+    tensor([[1., 0., 1., 0.]])
+    """
+    columns = labels.reshape(len(labels), labels.shape[1:].numel())  # (B, L), also for B = 0
+    return torch.zeros(len(labels), classes, device=labels.device).scatter(1, columns, 1.0)
+
+
+def margin_loss(
+    scores: Tensor, targets: Tensor, *, upper: float = 0.9, lower: float = 0.1, absent_weight: float = 0.5
+) -> Tensor:
+    r"""Lengths above 0.9 for what is there, below 0.1 for what is not (sabour2017, equation 4).
+
+    .. math:: L_k = T_k \max(0, m^+ - |v_k|)^2 + \lambda (1 - T_k) \max(0, |v_k| - m^-)^2
+
+    Summed over classes, averaged over the batch. Shapes: scores and targets (B, classes), targets 0 or 1.
+    """
+    present = targets * (upper - scores).clamp_min(0).square()
+    absent = absent_weight * (1 - targets) * (scores - lower).clamp_min(0).square()
+    return (present + absent).sum(1).mean()
+
+
+FIRST_MARGIN, LAST_MARGIN = 0.2, 0.9
+
+
+def spread_margin(progress: float) -> float:
+    """The margin when this part of the training is done: 0.2 at first, 0.9 at the end, linear between.
+
+    >>> spread_margin(0.5)
+    0.55
+    """
+    return FIRST_MARGIN + (LAST_MARGIN - FIRST_MARGIN) * min(max(progress, 0.0), 1.0)
+
+
+def spread_loss(scores: Tensor, targets: Tensor, *, margin: float = LAST_MARGIN) -> Tensor:
+    r"""The true class ahead of every other class by a margin.
+
+    Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, equation 3,
+    https://openreview.net/forum?id=HJWLfGWRb.
+
+    .. math:: L = \sum_{i \ne t} \max(0, m - (a_t - a_i))^2
+
+    Averaged over the batch. A small margin at first keeps capsules of the lower layers from dying: see
+    :func:`spread_margin`.
+
+    Shapes: scores and targets (B, classes), targets 0 or 1 with exactly one 1 per image.
+
+    >>> import torch
+    >>> spread_loss(torch.tensor([[0.9, 0.5, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]]), margin=0.5)  # (0.5 - 0.4)^2
+    tensor(0.0100)
+    """
+    if (targets.sum(1) != 1).any():
+        raise TorchcapsError(
+            "spread loss compares one true class with the others, but these targets have another number of true "
+            "classes per image: train with 'margin' or 'bce' where images hold two labels"
+        )
+    true_score = (scores * targets).sum(1, keepdim=True)
+    behind = (margin - (true_score - scores)).clamp_min(0).square()
+    return (behind * (1 - targets)).sum(1).mean()
+
+
+def reconstruction_loss(drawn: Tensor, images: Tensor, *, over_pixels: str = "sum") -> Tensor:
+    """Squared error over the pixels of an image, averaged over the batch.
+
+    Args:
+        over_pixels: ``sum`` (sabour2017, whose weight is 0.0005) or ``mean`` (choi2019, whose weight is 0.3). At
+            28x28 a weight of 0.0005 on the sum is 0.392 on the mean.
+    """
+    if over_pixels not in ("sum", "mean"):
+        raise unknown_name("reconstruction", over_pixels, ("sum", "mean"))
+    errors = (drawn - images).square().flatten(1)  # (B, pixels)
+    return (errors.sum(1) if over_pixels == "sum" else errors.mean(1)).mean()

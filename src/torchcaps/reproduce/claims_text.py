@@ -1,0 +1,135 @@
+"""What stands under a table or figure: no number without its conditions, which are profile, seeds, budget and how."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from torchcaps.reproduce.estimate import show_duration
+from torchcaps.reproduce.measures import MeasureRecord, measures
+from torchcaps.reproduce.results import CellResult, Evidence, PaperEvidence
+from torchcaps.reproduce.spec import Cell, Claim, Comparison, Profile
+
+
+# MERGED Claims as formulas and in words: which cells count how often, what must be above what, and what
+def record_of(cell: Cell) -> MeasureRecord | None:
+    """The measure of a cell, if it has one that is known here."""
+    return measures.get(cell.measure) if cell.measure in measures else None  # type: ignore[arg-type]
+
+
+def table_label(name: str) -> str:
+    """What a paper calls a table of this name.
+
+    >>> table_label("table1"), table_label("fig3"), table_label("black-box"), table_label("table1-longer")
+    ('Table 1', 'Figure 3', 'Black box', 'Table 1, longer')
+    """
+    numbered = re.fullmatch(r"(table|fig)(\d+)(?:-(.+))?", name)
+    if numbered is None:
+        return name.replace("-", " ").capitalize()
+    return f"{'Table' if numbered[1] == 'table' else 'Figure'} {numbered[2]}{f', {numbered[3]}' if numbered[3] else ''}"
+
+
+def conditions(profile: Profile, cells: Iterable[Evidence]) -> str:
+    """One sentence or two: the profile, how many seeds, and what they cost."""
+    found = [cell for cell in cells if cell.results]
+    if not found:
+        return "Not measured yet."
+    seeds = [len(cell.results) for cell in found]
+    results = [result for cell in found for result in cell.results]
+    parts = [f"Profile {profile}", f"{_range(seeds)} seed{'s' if max(seeds) > 1 else ''}", *_budget(results)]
+    return f"{', '.join(parts)}.{_selection(results)}"
+
+
+def how_measured(cells: Iterable[Evidence]) -> list[str]:
+    """A sentence for each measure: its name, its unit and how the value is computed."""
+    found = filter(None, (record_of(each.cell) for each in cells))
+    return [f"{record.name} ({record.unit}): {record.how}." for record in dict.fromkeys(found)]
+
+
+def _budget(results: Sequence[CellResult]) -> list[str]:
+    """Images and passes over them, and the time of a training."""
+    trainings = [result.training for result in results if result.training]
+    parts = []
+    if trainings:
+        images = [each.get("train_images") for each in trainings]
+        counted = [count for count in images if count]
+        words = f"{_range(counted)} training images" if len(counted) == len(images) else "all training images"
+        if 0 < len(counted) < len(images):
+            words = f"from {min(counted):,} up to all training images"
+        early = any(each.get("stop_at_accuracy") or each.get("steps") for each in trainings)
+        epochs = [each["epochs"] for each in trainings]
+        passes = f"{_range(epochs)} epoch{'s' if max(epochs) > 1 else ''}{' at most' if early else ''}"
+        parts.append(f"{words}, {passes}")
+    seconds = [result.training_seconds for result in results if result.training_seconds]
+    if seconds:
+        parts.append(f"{_range([round(each) for each in seconds], show_duration)} of training a run")
+    return parts
+
+
+def _selection(results: Sequence[CellResult]) -> str:
+    splits = sorted({result.selection_split for result in results if result.selection_split})
+    return f" The checkpoint was chosen on {' or '.join(splits)} images." if splits else ""
+
+
+def _range(values: Sequence[int], show: Callable[[float], str] = "{:,}".format) -> str:
+    low, high = show(min(values)), show(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def claimed_cells(claim: Claim) -> list[str]:
+    """Every cell that a claim speaks about, once."""
+    return list(dict.fromkeys(path for comparison in claim.comparisons for path in cell_weights(comparison)))
+
+
+def cell_weights(comparison: Comparison) -> dict[str, float]:
+    """How often each cell counts in the sum that is held against the bound; the greater term counts positively."""
+    found: dict[str, float] = {}
+    for term, sign in zip(comparison.terms(), (1.0, -1.0), strict=False):
+        for path, part in zip(term, (sign, -sign), strict=False):
+            found[path] = found.get(path, 0.0) + part
+    return found
+
+
+def find_bound(comparison: Comparison) -> tuple[float, float]:
+    """What the sum is held against, and on which side of it the right one is: 1 above, -1 below."""
+    if comparison.greater:
+        return 0.0, 1.0
+    return (comparison.above[1], 1.0) if comparison.above else ((comparison.below or ("", 0.0))[1], -1.0)
+
+
+def cell_label(path: str, paper: PaperEvidence) -> str:
+    """A cell as a reader knows it: its row and column."""
+    cell = paper.cells[path].cell
+    return f"{cell.row} ({cell.column})"
+
+
+def state(comparison: Comparison, paper: PaperEvidence) -> str:
+    """The comparison as a formula of rows or of columns, whichever differ; what is common stands once, at its end."""
+    paths = list(cell_weights(comparison))
+    cells = {path: paper.cells[path].cell for path in paths}
+    where = ", " + " and ".join(dict.fromkeys(table_label(path.partition("/")[0]) for path in paths))
+    names = {path: cell_label(path, paper) for path in paths}
+    if len({cell.column for cell in cells.values()}) == 1:
+        names, where = {path: cell.row for path, cell in cells.items()}, f" ({cells[paths[0]].column}{where})"
+    elif len({cell.row for cell in cells.values()}) == 1:
+        names, where = {path: cell.column for path, cell in cells.items()}, f" ({cells[paths[0]].row}{where})"
+    terms = [" minus ".join(names[path] for path in term) for term in comparison.terms()]
+    if not comparison.greater:
+        terms.append(f"{find_bound(comparison)[0]:g}")
+    sign = "<" if comparison.below else ">"
+    return f" {sign} ".join(terms) + where
+
+
+def find_cautions(claim: Claim, paper: PaperEvidence) -> tuple[str, ...]:
+    """What stands between the numbers of a claim and belief in it."""
+    paths = claimed_cells(claim)
+    old = [cell_label(path, paper) for path in paths if paper.cells[path].outdated]
+    words = "all of it" if len(old) == len(paths) else ", ".join(old)
+    found = [f"made by earlier settings: {words}"] if old else []
+    said: dict[str, list[str]] = {}
+    for path in paths:
+        failed = [f"failed: {result.error}" for result in paper.cells[path].failures]
+        warned = [text for result in paper.cells[path].results for text in result.warnings]
+        for text in dict.fromkeys(failed + warned):
+            said.setdefault(text, []).append(cell_label(path, paper))
+    return (*found, *(f"{', '.join(cells)}: {text}" for text, cells in said.items()))

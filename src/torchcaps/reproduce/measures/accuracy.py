@@ -1,0 +1,127 @@
+"""Accuracy on a run's own test images, its learning curve, and the size of its network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from torchcaps.data import datasets
+from torchcaps.errors import TorchcapsError
+from torchcaps.evaluate import evaluate_run
+from torchcaps.evaluate.acgan import EPOCHS, PER_DIGIT, SIZES, generate, train_acgan
+from torchcaps.evaluate.affine import PLACED, affine_sets
+from torchcaps.evaluate.clean import check_digits, first_images, multicrop_scores, test_images
+from torchcaps.evaluate.viewpoint import FAMILIAR, measure_viewpoints, viewpoint_sets
+from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
+from torchcaps.train import RunFolder, load, measure, validation_lines
+
+# MERGED Images that training did not show: digits under affine change, toys from novel sides.
+# MERGED Images that a GAN has drawn.
+CHOSEN = "of the checkpoint that validation images chose"
+
+
+@measure_named("test-accuracy", "%", f"accuracy on the test images {CHOSEN}")
+def accuracy(subject: Subject, images: int | None = None) -> Measured:
+    """Right answers; where an image has two labels, the two highest scores must be them."""
+    share, count = _tested(subject.run, images)
+    return Measured(100 * share, count)
+
+
+@measure_named("test-error", "%", f"wrong answers on the test images {CHOSEN}")
+def error(subject: Subject, images: int | None = None) -> Measured:
+    share, count = _tested(subject.run, images)
+    return Measured(100 * (1 - share), count)
+
+
+@measure_named("multicrop-error", "%", f"wrong answers by the mean scores of 13 crops of each test image, {CHOSEN}")
+def multicrop_error(subject: Subject, images: int | None = None) -> Measured:
+    found = measure(load(subject.run.path), test_images(_limited(subject.run, images)), scores=multicrop_scores)
+    return Measured(100 * (1 - found.accuracy), found.images)
+
+
+@measure_named(
+    "learning-curve",
+    "%",
+    "wrong answers on the validation images against the step of training; the test images are not looked at meanwhile",
+)
+def learning_curve(subject: Subject) -> Measured:
+    lines = validation_lines(subject.run.metrics_file)
+    curve = [[line.step, 100 * (1 - line.accuracy)] for line in lines]
+    return Measured(curve[-1][1], details={"curve": curve, "split": "validation"})
+
+
+@measure_named("parameters", "count", "trained parameters of the network in the size of the paper, decoder included")
+def parameters(subject: Subject) -> Measured:
+    model = subject.run.config().model_copy(update={"size": "paper"}).build_model()
+    return Measured(sum(parameter.numel() for parameter in model.parameters()))
+
+
+def _tested(run: RunFolder, images: int | None) -> tuple[float, int]:
+    """Share of right answers and number of images, from the run's result where that is about as many."""
+    config = _limited(run, images)
+    available = datasets.get(config.data).splits["test"]
+    wanted = available if config.test_images is None else min(config.test_images, available)
+    result: dict[str, Any] = run.result("test_accuracy") if run.result_file.is_file() else {}
+    if result.get("test_images") != wanted and images is None:
+        result = evaluate_run(run)
+    if result.get("test_images") == wanted:
+        return result["test_accuracy"], wanted
+    found = measure(load(run.path), test_images(config))
+    return found.accuracy, found.images
+
+
+def _limited(run: RunFolder, images: int | None) -> Any:
+    """The run's settings, with another number of test images if one is given."""
+    config = run.config()
+    return config if images is None else config.model_copy(update={"test_images": images})
+
+
+@measure_named(
+    "affnist-accuracy", "%", "accuracy on MNIST's test digits under affine change, of a model trained on upright ones"
+)
+def affnist_accuracy(subject: Subject, images: int | None = None) -> Measured:
+    """gu2021, section 3.1; choi2019, section 4.2."""
+    data = subject.run.config().data
+    if data not in PLACED:
+        raise TorchcapsError(f"affNIST is for models trained on digits on 40x40, not on {data}: train on mnist-40")
+    model = load(subject.run.path)
+    sets = affine_sets(model, data, images)
+    found = measure(model, sets.changed)
+    return Measured(100 * found.accuracy, found.images, {"about": sets.about})
+
+
+@measure_named("viewpoint-error", "%", "wrong answers on toys from sides that training did not show")
+def viewpoint_error(subject: Subject, images: int | None = None) -> Measured:
+    """hinton2018, section 5.2."""
+    return _seen_from(subject, "novel", images)
+
+
+@measure_named("familiar-error", "%", "wrong answers on toys that are new, from sides that training showed")
+def familiar_error(subject: Subject, images: int | None = None) -> Measured:
+    return _seen_from(subject, FAMILIAR, images)
+
+
+def _seen_from(subject: Subject, sides: str, images: int | None) -> Measured:
+    model, data = load(subject.run.path), subject.run.config().data
+    found: dict[str, Any] = measure_viewpoints(model, *viewpoint_sets(data), images_used=images)
+    curve = [[int(degree), 100 * (1 - share)] for degree, share in found["by_degree"][sides].items()]
+    return Measured(100 * found[f"{sides}_error"], found[f"{sides}_images"], {"by_degree": sorted(curve)})
+
+
+@measure_named(
+    "acgan-error",
+    "%",
+    "wrong answers on digits drawn by an AC-GAN after an epoch of its training; each seed has a GAN of its own",
+)
+def acgan_error(subject: Subject, epoch: int = EPOCHS, images: int = 10 * PER_DIGIT) -> Measured:
+    """chen2019, Table 3."""
+    run = subject.run
+    settings = replace(SIZES[run.config().size], seed=subject.seed)
+    if not 1 <= epoch <= EPOCHS:
+        raise TorchcapsError(f"the AC-GAN is looked at after epochs 1 to {EPOCHS}, got {epoch}")
+    model = load(run.path)
+    check_digits(model, run.config().data, "drawn digits")
+    train_acgan(settings.folder(), settings, epoch)
+    drawn = generate(settings.folder(), epoch, images)
+    found = measure(model, first_images(model, drawn, None))
+    return Measured(100 * (1 - found.accuracy), found.images, {"gan": asdict(settings)})
