@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "torchcaps"
 
-BOTTOM = {"errors", "registry", "files", "plain_yaml", "progress", "environment", "runtime"}
+BOTTOM = {"errors", "registry", "files", "progress", "environment", "runtime"}
 # Each room with the rooms it may use besides the bottom ones. docs/architecture.md draws this.
 MAY_USE = {
     "functional": set(),
@@ -25,18 +25,18 @@ MAY_USE = {
     "pretrained": {"models", "train"},
     "prediction": {"pretrained", "analysis", "models", "data"},
     "export": {"pretrained", "models", "kernels"},
-    "hub": {"pretrained", "train", "models"},
     "sklearn": {"train", "models", "data"},
     "testing": {"functional", "routing", "layers", "models", "losses"},
     "plugins": set(),
     "evaluate": {"train", "attacks", "analysis", "models", "data"},
     "compare": {"evaluate", "train", "attacks", "analysis", "models", "data"},
     "bench": {"export", "train", "losses", "data", "models", "layers", "routing", "kernels", "functional"},
+    "doctor": {"bench", "train", "data", "models", "routing", "kernels"},
     "reproduce": {"bench", "compare", "evaluate", "train", "attacks", "analysis", "models", "data"},
     "demo": {"reproduce", "pretrained", "evaluate", "train", "attacks", "analysis", "models", "layers", "routing"}
     | {"kernels", "data", "__version__"},
     "cli": {"demo", "reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "data", "routing"}
-    | {"bench", "losses", "plugins", "pretrained", "prediction", "export", "__version__"},
+    | {"bench", "doctor", "losses", "plugins", "pretrained", "prediction", "export", "__version__"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 
