@@ -12,7 +12,7 @@ from typing import Any
 
 from docs_parts.marks import table
 
-from torchcaps.evaluate.report import notes, summary
+from torchcaps.evaluate.report import notes, summary_table
 from torchcaps.reproduce.spec import load_spec
 
 ROOT = Path(__file__).parents[1]
@@ -85,7 +85,7 @@ def _held(attack: str, kept: dict[str, dict[str, float]]) -> str:
 
 def five(result: Result) -> str:
     """Five networks under affine change, overlap and every attack, with the verdicts of the sanity checks."""
-    columns, rows = summary(result["runs"])
+    columns, rows = summary_table(result["runs"])
     lines = [[str(cell) for cell in row] for row in rows]
     about = "\n".join(f"- {note}" for note in notes(result["runs"]))
     plain = next(run for run in result["runs"] if run["model"] == PLAIN)

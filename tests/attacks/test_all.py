@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.attacks.small import SmallCapsules, SmallNet, answered, glyphs, quick, trained
 from torchcaps.attacks import Attack, AttackRecord, attacks, create_attack
-from torchcaps.attacks.model_wrapper import Sight
+from torchcaps.attacks.model_wrapper import ModelWrapper
 from torchcaps.attacks.norms import NORMS
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import MeanImage, Standardize
@@ -47,7 +47,7 @@ def test_no_attack_leaves_epsilon_or_the_pixels_range(
 class Rogue(Attack):
     """Goes wherever it likes, and forgets to count."""
 
-    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
         far = 100 * torch.randn_like(images)
         far[0] = torch.nan
         return far

@@ -72,13 +72,13 @@ def test_transferred_images_are_made_without_a_look_at_the_model() -> None:
 
 def test_many_steps_transfer_and_strange_sources_are_refused() -> None:
     model, batch = trained(), glyphs("test", 10)
-    steps = create_attack("transfer", source=trained(1), made_by=create_attack("bim", norm="l2", steps=3))
+    steps = create_attack("transfer", source=trained(1), base_attack=create_attack("bim", norm="l2", steps=3))
     found = steps(model, batch.images, batch.labels, epsilon=2.0)
     assert NORMS["l2"].size(found.images - batch.images).max() <= 2.0001
     with pytest.raises(TorchcapsError, match="cannot be transferred to a model for"):
         create_attack("transfer", source=SmallNet())(model, batch.images, batch.labels, epsilon=0.1)
     with pytest.raises(TorchcapsError, match="Universal cannot make images for a transfer"):
-        create_attack("transfer", source=model, made_by=create_attack("universal"))
+        create_attack("transfer", source=model, base_attack=create_attack("universal"))
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

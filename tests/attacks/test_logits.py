@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.attacks.small import SmallCapsules, SmallNet
-from torchcaps.attacks.logits import choose_views, views
+from torchcaps.attacks.logits import select_views, views
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Output, create_model
 
@@ -45,13 +45,13 @@ def test_strongest_is_every_view_that_fits_and_differs() -> None:
         (Output(net.logits.sigmoid(), net.logits), ["logits", "scores"]),
         (free, ["logits", "scores"]),
     ):
-        assert [view.name for view in choose_views("strongest", output)] == expected
+        assert [view.name for view in select_views("strongest", output)] == expected
 
 
 @pytest.mark.parametrize("name", ["capsnet", "ar-capsnet", "g-capsnet-conv", "matrix-capsnet"])
 def test_real_capsules_are_seen_as_lengths(name: str) -> None:
     output = create_model(name, size="laptop").eval()(torch.rand(2, 1, 28, 28))
-    assert [view.name for view in choose_views("strongest", output)] == ["atanh", "log-odds", "scores"]
+    assert [view.name for view in select_views("strongest", output)] == ["atanh", "log-odds", "scores"]
 
 
 def test_real_capsules_without_squash_have_no_log_odds() -> None:
@@ -60,9 +60,9 @@ def test_real_capsules_without_squash_have_no_log_odds() -> None:
         output = model(torch.rand(2, 1, 28, 28))
         output = output._replace(scores=output.scores / output.scores.max() * 1.5)
     with pytest.raises(TorchcapsError, match=r"'atanh' need scores in \[0, 1\], and this model's reach 1.5"):
-        choose_views("atanh", output)
+        select_views("atanh", output)
 
 
 def test_unknown_logits_are_refused() -> None:
     with pytest.raises(TorchcapsError, match=r"logits 'odds' is unknown: did you mean 'log-odds'\?"):
-        choose_views("odds", SmallNet().eval()(torch.rand(1, 1, 6, 6)))
+        select_views("odds", SmallNet().eval()(torch.rand(1, 1, 6, 6)))

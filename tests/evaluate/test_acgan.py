@@ -13,7 +13,7 @@ from tests.reference import acgan as reference
 from torchcaps.data import load_dataset
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate import robustness, write_evaluation
+from torchcaps.evaluate import robustness, save_evaluation
 from torchcaps.evaluate.acgan import (
     ACGAN,
     LATENT,
@@ -25,7 +25,7 @@ from torchcaps.evaluate.acgan import (
     train_acgan,
     train_step,
 )
-from torchcaps.evaluate.report import notes, summary
+from torchcaps.evaluate.report import notes, summary_table
 from torchcaps.evaluate.robustness import protocols
 
 STEPS = 70
@@ -154,12 +154,12 @@ def test_error_by_epoch_in_json_table_and_figures(cache: Path, tmp_path: Path, m
         alike = as_floats(drawn.images).view(3, 10, 28, 28).double().std(0, correction=0).mean().item()
         assert found["variety_by_epoch"][str(epoch)] == pytest.approx(alike, rel=1e-4)
     run = {"run": "somewhere/a", "data": "mnist", "tests": {"acgan": found}, "attacked": None, "refused": {}}
-    titles, rows = summary([run])
+    titles, rows = summary_table([run])
     assert titles == ["run", "test", "accuracy"]
     assert [row[1] for row in rows] == ["acgan, epoch 1", "acgan, epoch 2"]
     assert rows[0][2] == f"{100 * (1 - found['error_by_epoch']['1']):.1f}"
     assert notes([run]) == ["acgan: digits drawn by an AC-GAN after each of 2 epochs on 24 images of glyphs, 30 images"]
-    written = [path.name for path in write_evaluation(tmp_path / "out", [run])]
+    written = [path.name for path in save_evaluation(tmp_path / "out", [run])]
     assert written == ["evaluation.json", "acgan.svg", "acgan.png", "acgan-images.png"]
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["runs"][0]["tests"]["acgan"] == found
 

@@ -12,7 +12,7 @@ from torchcaps.data.datasets.affnist import change_digits
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_affine
 from torchcaps.evaluate.affine import FACTORS, affine_curves, affine_sets
-from torchcaps.evaluate.clean import first_images, on_canvas
+from torchcaps.evaluate.clean import center_on_canvas, first_images
 
 
 def small_images(count: int = 8) -> MemoryImages:
@@ -60,8 +60,8 @@ def test_images_changed_in_place_keep_their_size_and_shift_in_proportion() -> No
 
 def test_a_canvas_cuts_off_or_adds_black() -> None:
     picture = torch.arange(36.0).view(1, 1, 6, 6)
-    assert torch.equal(on_canvas(picture, 4), picture[:, :, 1:5, 1:5])
-    larger = on_canvas(picture.unsqueeze(0), 8)
+    assert torch.equal(center_on_canvas(picture, 4), picture[:, :, 1:5, 1:5])
+    larger = center_on_canvas(picture.unsqueeze(0), 8)
     assert larger.shape == (1, 1, 1, 8, 8)
     assert torch.equal(larger[0, :, :, 1:7, 1:7], picture)
     assert larger.sum() == picture.sum()

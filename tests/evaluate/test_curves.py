@@ -7,7 +7,7 @@ import pytest
 
 from tests.attacks.small import QUICK, trained
 from torchcaps.data import load_dataset
-from torchcaps.evaluate import attack_model, write_evaluation
+from torchcaps.evaluate import attack_model, save_evaluation
 from torchcaps.evaluate.figures import acgan_chart, history_curves
 
 
@@ -29,7 +29,7 @@ def test_an_attack_that_learns_is_drawn_by_its_iterations(tmp_path: Path) -> Non
     both = zip(*map(dict.values, histories), strict=True)
     assert list(mean.get_ydata()) == pytest.approx([50 * (a + b) for a, b in both])
     run = {"run": "a", "tests": {}, "attacked": found[0], "refused": {}}
-    names = [path.name for path in write_evaluation(tmp_path, [run])]
+    names = [path.name for path in save_evaluation(tmp_path, [run])]
     assert names == ["evaluation.json", "attacks.svg", "attacks.png", "iterations.svg", "iterations.png"]
 
 

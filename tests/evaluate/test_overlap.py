@@ -10,7 +10,7 @@ from torchcaps.data.datasets.multimnist import OverlaidDigits
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_overlap
 from torchcaps.evaluate.figures import overlap_sheet
-from torchcaps.evaluate.overlap import can_draw_one, overlap_drawings, overlap_set
+from torchcaps.evaluate.overlap import has_conditional_decoder, overlap_reconstructions, overlap_set
 from torchcaps.models import Model, create_model
 
 
@@ -59,16 +59,16 @@ def test_overlap_agrees_with_one_image_at_a_time(side: int) -> None:
 
 
 def test_a_digit_alone_is_drawn_only_from_its_own_capsule() -> None:
-    assert can_draw_one(small_capsnet(36))
+    assert has_conditional_decoder(small_capsnet(36))
     for name in ("none", "normal"):
         model = small_capsnet(36, decoder=name)
-        assert not can_draw_one(model)
+        assert not has_conditional_decoder(model)
         assert measure_overlap(model, overlaid(), images_used=4, pairs=True)["drawing_error"] is None
 
 
 def test_the_sheet_has_each_digit_beside_its_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     model, images = small_capsnet(28), overlaid()
-    sheet = overlap_drawings(model, images, 3)
+    sheet = overlap_reconstructions(model, images, 3)
     assert sheet.shape == (3, 5, 1, 28, 28)
     batch = images.batch(torch.arange(3))
     assert batch.targets is not None

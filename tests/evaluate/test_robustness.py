@@ -8,8 +8,8 @@ import pytest
 
 import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate import Request, evaluate_robustness, write_evaluation
-from torchcaps.evaluate.report import notes, summary
+from torchcaps.evaluate import Request, evaluate_robustness, save_evaluation
+from torchcaps.evaluate.report import notes, summary_table
 from torchcaps.train import RunFolder, fit, new_run, resolve
 
 QUICK = {"model": "tiny", "data": "glyphs", "train_images": 200, "steps": 12, "batch_size": 32, "device": "cpu"}
@@ -39,7 +39,7 @@ def test_all_tests_and_attacks_are_in_one_result(runs: list[RunFolder], tmp_path
     assert list(first["refused"]) == ["multimnist"]
     assert [row["attack"] for row in first["attacked"]["attacks"]] == ["fgsm", "fgsm", "transfer", "transfer"]
     assert first["attacked"]["gradient_of_baseline"]["norm"] > 0
-    written = write_evaluation(tmp_path / "out", found)
+    written = save_evaluation(tmp_path / "out", found)
     assert sorted(path.name for path in written) == [
         "affine.png",
         "affine.svg",
@@ -52,7 +52,7 @@ def test_all_tests_and_attacks_are_in_one_result(runs: list[RunFolder], tmp_path
     assert report["runs"] == json.loads(json.dumps(found))
     assert report["environment"]["versions"]["torch"]
 
-    titles, rows = summary(found)
+    titles, rows = summary_table(found)
     assert titles == ["run", "test", "accuracy", "0.05", "0.2", "sanity"]
     assert [row[:2] for row in rows] == [
         *([["tiny-0", "affine in place"], ["", "test images"], ["", "fgsm"], ["", "transfer"]]),
@@ -69,9 +69,9 @@ def test_a_failed_check_is_named_in_the_table_and_below_it() -> None:
     warned = [{"name": "huge epsilon", "message": "it fails"}]
     attacked = {"attacks": rows, "clean_accuracy": 1.0, "sanity": warned, "images": 9, "logits": "scores"}
     found: dict[str, Any] = {"run": "a/b", "tests": {}, "attacked": attacked, "refused": {}}
-    assert summary([found])[1][-1] == ["", "fgsm", "", "50.0", "huge epsilon"]
+    assert summary_table([found])[1][-1] == ["", "fgsm", "", "50.0", "huge epsilon"]
     assert notes([found])[-1] == "b: huge epsilon: it fails"
-    assert [row[0] for row in summary([found, found | {"run": "c/b"}])[1]] == ["a/b", "", "c/b", ""]
+    assert [row[0] for row in summary_table([found, found | {"run": "c/b"}])[1]] == ["a/b", "", "c/b", ""]
 
 
 @pytest.mark.parametrize(
@@ -103,5 +103,5 @@ def test_drawings_are_told_with_what_to_hold_them_against() -> None:
     errors = {"drawing_error": 0.03, "error_of_image": 0.08, "error_of_black": 0.1}
     overlap = {"name": "multimnist", "about": "two digits", "images": 9, "accuracy": 0.5, **errors}
     found: dict[str, Any] = {"run": "b", "tests": {"multimnist": overlap}, "attacked": None, "refused": {}}
-    assert summary([found]) == (["run", "test", "accuracy"], [["b", "multimnist", "50.0"]])
+    assert summary_table([found]) == (["run", "test", "accuracy"], [["b", "multimnist", "50.0"]])
     assert notes([found])[1].endswith("squared error 0.0300 (0.0800 for the whole image, 0.1000 for black)")

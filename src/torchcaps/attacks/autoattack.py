@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.attacks.base import Attack, AttackRecord, attacks
-from torchcaps.attacks.model_wrapper import BudgetSpent, Sight
+from torchcaps.attacks.model_wrapper import BudgetExhausted, ModelWrapper
 from torchcaps.errors import TorchcapsError
 
 PACKAGE_NORMS = {"linf": "Linf", "l2": "L2"}
@@ -26,12 +26,12 @@ PARTS = ("apgd-ce", "apgd-t", "fab-t", "square")
 class _Logits(nn.Module):
     """The model as the package wants it: images to logits. Every pass is counted."""
 
-    def __init__(self, sight: Sight) -> None:
+    def __init__(self, wrapper: ModelWrapper) -> None:
         super().__init__()
-        self.sight = sight
+        self.wrapper = wrapper
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.sight.view.read(self.sight.look(images))
+        return self.wrapper.view.read(self.wrapper.query(images))
 
 
 class AutoAttack(Attack):
@@ -43,26 +43,26 @@ class AutoAttack(Attack):
         queries: of Square; the standard version has 5,000.
     """
 
-    every_view = False
+    all_views = False
 
     def __init__(self, *, norm: str = "linf", steps: int = 100, queries: int = 5000) -> None:
         super().__init__(norm=norm)
         self.steps, self.queries = steps, queries
         self.package = _import_package()
 
-    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
         if epsilon == 0:
             return images  # the package divides by it
         moved = images.clone()
         live = torch.arange(len(images), device=images.device)
         for part in PARTS:
-            suite = self._suite(sight, part, epsilon, images.device)
+            suite = self._suite(wrapper, part, epsilon, images.device)
             if suite is None:
                 continue
             trace = sys.gettrace()  # the package sets its own, and would leave a debugger without one
             try:
                 found, answers = suite.run_standard_evaluation(images[live], labels[live], batch_size=len(live))
-            except BudgetSpent:
+            except BudgetExhausted:
                 break
             finally:
                 sys.settrace(trace)
@@ -72,13 +72,13 @@ class AutoAttack(Attack):
                 break
         return moved
 
-    def _suite(self, sight: Sight, part: str, epsilon: float, device: torch.device) -> Any:
+    def _suite(self, wrapper: ModelWrapper, part: str, epsilon: float, device: torch.device) -> Any:
         """The package's attack with the standard version's settings; None where there are too few classes for it."""
-        classes = sight.model.classes
+        classes = wrapper.model.classes
         if part == "apgd-t" and classes < 4:  # its loss is a ratio of differences between four classes
             return None
         suite = self.package.AutoAttack(
-            _Logits(sight),
+            _Logits(wrapper),
             norm=PACKAGE_NORMS[self.norm.name],
             eps=epsilon,
             seed=int(torch.randint(2**31, ())),

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from torchcaps.attacks.logits import STRONGEST, View, choose_views
-from torchcaps.attacks.model_wrapper import Budget, BudgetSpent, Sight, steady
+from torchcaps.attacks.logits import STRONGEST, View, select_views
+from torchcaps.attacks.model_wrapper import BudgetExhausted, ModelWrapper, QueryBudget, frozen_eval
 from torchcaps.attacks.norms import choose_norm
-from torchcaps.attacks.result import AttackResult, Hunt, Part, joined
+from torchcaps.attacks.result import AttackResult, AttackState, BatchResult, merge_results
 from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
@@ -82,8 +82,8 @@ class Attack(ABC):
 
     norms: ClassVar[tuple[str, ...]] = ("linf", "l2")
     targeted: ClassVar[bool] = False
-    every_view: ClassVar[bool] = True  # else "strongest" is the first view that fits
-    at_once: ClassVar[bool] = False  # perturb gets all images instead of a batch
+    all_views: ClassVar[bool] = True  # else "strongest" is the first view that fits
+    all_images: ClassVar[bool] = False  # perturb gets all images instead of a batch
 
     def __init__(self, *, norm: str = "linf") -> None:
         if choose_norm(norm).name not in self.norms:
@@ -91,7 +91,7 @@ class Attack(ABC):
         self.norm = choose_norm(norm)
 
     @abstractmethod
-    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
         """The images moved towards the goal: away from the labels, or towards them in a targeted attack."""
 
     def __call__(
@@ -108,58 +108,62 @@ class Attack(ABC):
         check_input(model, images, labels, epsilon)
         device = next((each.device for each in (*model.parameters(), *model.buffers())), images.device)
         parts = []
-        with steady(model, seed), progress_bar(f"{type(self).__name__} {epsilon:.3g}", len(images)) as advance:
+        with frozen_eval(model, seed), progress_bar(f"{type(self).__name__} {epsilon:.3g}", len(images)) as advance:
             views = self.views(model, images[:BATCH].to(device), logits)
-            for part in pieces(len(images), len(images) if self.at_once else BATCH):
+            for part in pieces(len(images), len(images) if self.all_images else BATCH):
                 batch, truth = images[part].to(device), labels[part].long().to(device)
-                hunt = Hunt(model, batch, truth, epsilon, views, Budget(budget), predict(model, batch))
-                parts.append(self._hunt_targets(hunt) if self.targeted else self._hunt(hunt))
+                state = AttackState(
+                    model, batch, truth, epsilon, views, QueryBudget(budget), predict_labels(model, batch)
+                )
+                parts.append(self._attack_targeted(state) if self.targeted else self._attack_untargeted(state))
                 advance(len(batch))
-        return joined(parts, logits, images.device)
+        return merge_results(parts, logits, images.device)
 
     @torch.no_grad()
     def views(self, model: Model, images: Tensor, logits: str) -> list[View]:
         """The views through which the model is attacked, one after the other."""
-        views = choose_views(logits, model(images))
-        return views if self.every_view else views[:1]
+        views = select_views(logits, model(images))
+        return views if self.all_views else views[:1]
 
-    def _hunt(self, hunt: Hunt) -> Part:
-        moved, answers = self._pursue(hunt, hunt.labels, hunt.clean == hunt.labels)
-        return Part(moved, answers != hunt.labels, answers, None, hunt)
+    def _attack_untargeted(self, state: AttackState) -> BatchResult:
+        moved, answers = self._attack_remaining(state, state.labels, state.clean == state.labels)
+        return BatchResult(moved, answers != state.labels, answers, None, state)
 
-    def _hunt_targets(self, hunt: Hunt) -> Part:
+    def _attack_targeted(self, state: AttackState) -> BatchResult:
         """Every wrong class is the target once; the image kept is that of the first target that spoils the answer."""
-        moved, answers = hunt.images, hunt.clean
-        hits = torch.zeros(len(moved), hunt.model.classes, dtype=torch.bool, device=moved.device)
-        for target in range(hunt.model.classes):
-            wrong = hunt.labels != target
-            tried, said = self._pursue(hunt, torch.full_like(hunt.labels, target), wrong & (hunt.clean != target))
+        moved, answers = state.images, state.clean
+        hits = torch.zeros(len(moved), state.model.classes, dtype=torch.bool, device=moved.device)
+        for target in range(state.model.classes):
+            wrong = state.labels != target
+            tried, said = self._attack_remaining(
+                state, torch.full_like(state.labels, target), wrong & (state.clean != target)
+            )
             hits[:, target] = wrong & (said == target)
-            take = wrong & (answers == hunt.labels)
+            take = wrong & (answers == state.labels)
             moved, answers = torch.where(take[:, None, None, None], tried, moved), torch.where(take, said, answers)
-        return Part(moved, answers != hunt.labels, answers, hits, hunt)
+        return BatchResult(moved, answers != state.labels, answers, hits, state)
 
-    def _pursue(self, hunt: Hunt, goal: Tensor, away: Tensor) -> tuple[Tensor, Tensor]:
+    def _attack_remaining(self, state: AttackState, goal: Tensor, away: Tensor) -> tuple[Tensor, Tensor]:
         """Attack, through one view after the other, what is still away from the goal: images and answers."""
-        moved, answers, live = hunt.images.clone(), hunt.clean.clone(), away.nonzero().squeeze(1)
-        for view in hunt.views:
-            if not len(live) or hunt.budget.left < 1:
+        moved, answers, live = state.images.clone(), state.clean.clone(), away.nonzero().squeeze(1)
+        for view in state.views:
+            if not len(live) or state.budget.left < 1:
                 break
-            sight = Sight(hunt.model, view, hunt.budget, targeted=self.targeted, history=hunt.history)
+            wrapper = ModelWrapper(state.model, view, state.budget, targeted=self.targeted, history=state.history)
             try:
-                tried = self.perturb(sight, hunt.images[live], goal[live], hunt.epsilon)
-            except BudgetSpent:
+                tried = self.perturb(wrapper, state.images[live], goal[live], state.epsilon)
+            except BudgetExhausted:
                 break
-            moved[live] = self.norm.clip(tried, hunt.images[live], hunt.epsilon).detach()
-            answers[live] = predict(hunt.model, moved[live])
+            moved[live] = self.norm.clip(tried, state.images[live], state.epsilon).detach()
+            answers[live] = predict_labels(state.model, moved[live])
             reached = (answers[live] == goal[live]) == self.targeted
-            hunt.broken[view.name] += int(reached.sum())
+            state.broken[view.name] += int(reached.sum())
             live = live[~reached]
         return moved, answers
 
 
 @torch.no_grad()
-def predict(model: Model, images: Tensor) -> Tensor:
+def predict_labels(model: Model, images: Tensor) -> Tensor:
     """The class that the model answers for each image, (B,)."""
     return torch.cat([model(images[part]).scores.argmax(1) for part in pieces(len(images), BATCH)])
 

@@ -6,14 +6,20 @@ import torch
 from torch import Tensor
 
 from torchcaps.attacks.base import Attack, AttackRecord, attacks
-from torchcaps.attacks.model_wrapper import Sight
+from torchcaps.attacks.model_wrapper import ModelWrapper
 from torchcaps.attacks.norms import Norm
 
 
-# MERGED FGSM: one step along the sign of the gradient.
-# MERGED Targeted FGSM: one step towards a wrong class, for every wrong class.
-def ascend(
-    sight: Sight, images: Tensor, labels: Tensor, start: Tensor, *, norm: Norm, epsilon: float, step: float, steps: int
+def gradient_ascent(
+    wrapper: ModelWrapper,
+    images: Tensor,
+    labels: Tensor,
+    start: Tensor,
+    *,
+    norm: Norm,
+    epsilon: float,
+    step: float,
+    steps: int,
 ) -> Tensor:
     """Take steps of a given size from the start, never further than epsilon from the images.
 
@@ -23,8 +29,8 @@ def ascend(
     """
     moved = start.clone()
     live = torch.arange(len(images), device=images.device)
-    for _ in range(min(steps, sight.left)):
-        gradient, reached = sight.gradient(moved[live], labels[live])
+    for _ in range(min(steps, wrapper.left)):
+        gradient, reached = wrapper.gradient(moved[live], labels[live])
         live, gradient = live[~reached], gradient[~reached]
         if not len(live):
             break
@@ -35,8 +41,8 @@ def ascend(
 class FGSM(Attack):
     """x + epsilon sign(gradient); in L2, x + epsilon gradient / |gradient|."""
 
-    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-        return ascend(sight, images, labels, images, norm=self.norm, epsilon=epsilon, step=epsilon, steps=1)
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+        return gradient_ascent(wrapper, images, labels, images, norm=self.norm, epsilon=epsilon, step=epsilon, steps=1)
 
 
 attacks.add(AttackRecord("fgsm", "one step along the sign of the gradient", "Goodfellow 2015", FGSM))

@@ -52,7 +52,7 @@ OF_LENGTHS = ("atanh", "log-odds", "scores")
 OF_LOGITS = ("logits", "scores")
 
 
-def choose_views(name: str, answers: Output) -> list[View]:
+def select_views(name: str, answers: Output) -> list[View]:
     """The views of that name; for ``strongest`` all that fit the model and differ, the most telling first.
 
     For lengths and activations these are their atanh, their log-odds and themselves; for a softmax or sigmoid the

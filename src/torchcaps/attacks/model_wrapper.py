@@ -16,12 +16,12 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model, Output
 
 
-class BudgetSpent(Exception):  # noqa: N818  (not a mistake: the attack ends here)
+class BudgetExhausted(Exception):  # noqa: N818  (not a mistake: the attack ends here)
     """No pass of the model is left."""
 
 
 @dataclass
-class Budget:
+class QueryBudget:
     """How often a batch may still be sent through the model, and how often images were."""
 
     limit: int | None = None
@@ -34,12 +34,12 @@ class Budget:
 
     def spend(self, images: int) -> None:
         if self.left < 1:
-            raise BudgetSpent
+            raise BudgetExhausted
         self.passes += 1
         self.queries += images
 
 
-class Sight:
+class ModelWrapper:
     """A model seen through one view of its logits.
 
     Args:
@@ -55,7 +55,7 @@ class Sight:
         self,
         model: Model,
         view: View,
-        budget: Budget,
+        budget: QueryBudget,
         *,
         targeted: bool = False,
         persistent: bool = False,
@@ -70,7 +70,7 @@ class Sight:
         """Looks that are left."""
         return self.budget.left
 
-    def look(self, images: Tensor) -> Output:
+    def query(self, images: Tensor) -> Output:
         """The model's answer, counted."""
         self.budget.spend(len(images))
         output: Output = self.model(images)
@@ -83,7 +83,7 @@ class Sight:
         """
         leaf = images.detach().requires_grad_()
         with torch.enable_grad():
-            output = self.look(leaf)
+            output = self.query(leaf)
             loss = F.cross_entropy(self.view.read(output), labels, reduction="sum")
             if not loss.requires_grad:
                 raise TorchcapsError(
@@ -98,7 +98,7 @@ class Sight:
     @torch.no_grad()
     def margin(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """How far each image is from the goal, below zero once there, and whether it is there: (B,) and (B,)."""
-        output = self.look(images)
+        output = self.query(images)
         logits = self.view.read(output)
         own = logits.gather(1, labels.unsqueeze(1)).squeeze(1)
         best_other = logits.scatter(1, labels.unsqueeze(1), -torch.inf).amax(1)
@@ -112,7 +112,7 @@ class Sight:
 
 
 @contextlib.contextmanager
-def steady(model: Model, seed: int) -> Iterator[None]:
+def frozen_eval(model: Model, seed: int) -> Iterator[None]:
     """Hold a model still: evaluation mode, no gradients for parameters, random numbers from the seed.
 
     Afterwards the model and the global random state are as they were.

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.attacks.base import Attack, AttackRecord, attacks
-from torchcaps.attacks.fgsm import ascend
-from torchcaps.attacks.model_wrapper import Sight
+from torchcaps.attacks.fgsm import gradient_ascent
+from torchcaps.attacks.model_wrapper import ModelWrapper
 from torchcaps.errors import TorchcapsError
 
 
@@ -32,13 +32,15 @@ class BIM(Attack):
             )
         self.steps, self.relative_step = steps, relative_step
 
-    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-        return self.climb(sight, images, labels, images, epsilon)
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+        return self.climb(wrapper, images, labels, images, epsilon)
 
-    def climb(self, sight: Sight, images: Tensor, labels: Tensor, start: Tensor, epsilon: float) -> Tensor:
+    def climb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, start: Tensor, epsilon: float) -> Tensor:
         """All steps from this start."""
         step = self.relative_step * epsilon
-        return ascend(sight, images, labels, start, norm=self.norm, epsilon=epsilon, step=step, steps=self.steps)
+        return gradient_ascent(
+            wrapper, images, labels, start, norm=self.norm, epsilon=epsilon, step=step, steps=self.steps
+        )
 
 
 attacks.add(AttackRecord("bim", "FGSM in many small steps", "Kurakin 2016", BIM))
@@ -58,15 +60,15 @@ class PGD(BIM):
             raise TorchcapsError(f"PGD needs at least 1 start, got {restarts}")
         self.restarts = restarts
 
-    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
         moved = images.clone()
         live = torch.arange(len(images), device=images.device)
         for restart in range(self.restarts):
             start = self.random_start(images[live], epsilon)
-            moved[live] = self.climb(sight, images[live], labels[live], start, epsilon)
-            if restart + 1 == self.restarts or sight.left < 1:
+            moved[live] = self.climb(wrapper, images[live], labels[live], start, epsilon)
+            if restart + 1 == self.restarts or wrapper.left < 1:
                 break
-            live = live[~sight.margin(moved[live], labels[live])[1]]
+            live = live[~wrapper.margin(moved[live], labels[live])[1]]
             if not len(live):
                 break
         return moved

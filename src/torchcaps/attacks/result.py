@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.attacks.logits import View
-from torchcaps.attacks.model_wrapper import Budget
+from torchcaps.attacks.model_wrapper import QueryBudget
 from torchcaps.models import Model
 
 
@@ -41,7 +41,7 @@ class AttackResult:
 
 
 @dataclass
-class Hunt:
+class AttackState:
     """One batch under attack."""
 
     model: Model
@@ -49,7 +49,7 @@ class Hunt:
     labels: Tensor
     epsilon: float
     views: list[View]
-    budget: Budget
+    budget: QueryBudget
     clean: Tensor  # what the model answers before
     broken: Counter[str] = field(default_factory=Counter)
     history: dict[int, float] = field(default_factory=dict)  # accuracy on the images that are attacked
@@ -61,26 +61,26 @@ class Hunt:
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchResult:
     """The outcome for one batch."""
 
     moved: Tensor
     success: Tensor
     answers: Tensor
     hits: Tensor | None
-    hunt: Hunt
+    state: AttackState
 
 
-def joined(parts: list[Part], logits: str, device: torch.device) -> AttackResult:
+def merge_results(parts: list[BatchResult], logits: str, device: torch.device) -> AttackResult:
     """All batches as one result."""
     hits = [part.hits for part in parts if part.hits is not None]
     return AttackResult(
         images=torch.cat([part.moved for part in parts]).to(device),
         success=torch.cat([part.success for part in parts]).to(device),
         predictions=torch.cat([part.answers for part in parts]).to(device),
-        queries=sum(part.hunt.budget.queries for part in parts),
+        queries=sum(part.state.budget.queries for part in parts),
         logits=logits,
-        by_view={view.name: sum(part.hunt.broken[view.name] for part in parts) for view in parts[0].hunt.views},
+        by_view={view.name: sum(part.state.broken[view.name] for part in parts) for view in parts[0].state.views},
         hits=torch.cat(hits).to(device) if hits else None,
-        history=parts[0].hunt.overall_history(),
+        history=parts[0].state.overall_history(),
     )

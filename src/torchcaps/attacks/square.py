@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.attacks.base import Attack, AttackRecord, attacks
-from torchcaps.attacks.model_wrapper import Sight
+from torchcaps.attacks.model_wrapper import ModelWrapper
 from torchcaps.errors import TorchcapsError
 
 # Where in the course of the queries the squares' area is halved (the paper's section 5, of 10,000 queries).
@@ -29,7 +29,7 @@ class Square(Attack):
     """
 
     norms = ("linf",)
-    every_view = False
+    all_views = False
 
     def __init__(self, *, norm: str = "linf", queries: int = 1000, area: float = 0.8) -> None:
         super().__init__(norm=norm)
@@ -39,18 +39,18 @@ class Square(Attack):
             )
         self.queries, self.area = queries, area
 
-    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
         count, channels, height, width = images.shape
         best = (images + epsilon * _signs(count, channels, 1, width).to(images)).clamp(0, 1)
-        margin, reached = sight.margin(best, labels)
+        margin, reached = wrapper.margin(best, labels)
         live = (~reached).nonzero().squeeze(1)
-        for query in range(1, min(self.queries, sight.left + 1)):
+        for query in range(1, min(self.queries, wrapper.left + 1)):
             if not len(live):
                 break
             inside = _squares(len(live), height, width, self.side(query, height, width)).to(images.device)
             signs = _signs(len(live), channels, 1, 1).to(images)
             tried = torch.where(inside, (images[live] + epsilon * signs).clamp(0, 1), best[live])
-            found, reached = sight.margin(tried, labels[live])
+            found, reached = wrapper.margin(tried, labels[live])
             better = (found < margin[live]) | reached
             best[live[better]], margin[live[better]] = tried[better], found[better]
             live = live[~reached]

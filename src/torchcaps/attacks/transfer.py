@@ -10,8 +10,8 @@ from torch import Tensor
 
 from torchcaps.attacks.base import Attack, AttackRecord, attacks
 from torchcaps.attacks.fgsm import FGSM
-from torchcaps.attacks.logits import STRONGEST, View, choose_views
-from torchcaps.attacks.model_wrapper import Budget, Sight, steady
+from torchcaps.attacks.logits import STRONGEST, View, select_views
+from torchcaps.attacks.model_wrapper import ModelWrapper, QueryBudget, frozen_eval
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 
@@ -26,32 +26,32 @@ class Transfer(Attack):
 
     Args:
         source: the model on which images are made, for the same images and classes.
-        made_by: the attack that makes them; the norm is its own. None: FGSM, as in both papers.
+        base_attack: the attack that makes them; the norm is its own. None: FGSM, as in both papers.
     """
 
-    def __init__(self, *, source: Model, made_by: Attack | None = None, norm: str = "linf") -> None:
-        self.made_by = FGSM(norm=norm) if made_by is None else made_by
-        super().__init__(norm=self.made_by.norm.name)
-        if self.made_by.targeted or self.made_by.at_once:
+    def __init__(self, *, source: Model, base_attack: Attack | None = None, norm: str = "linf") -> None:
+        self.base_attack = FGSM(norm=norm) if base_attack is None else base_attack
+        super().__init__(norm=self.base_attack.norm.name)
+        if self.base_attack.targeted or self.base_attack.all_images:
             raise TorchcapsError(
-                f"{type(self.made_by).__name__} cannot make images for a transfer: choose fgsm, bim or pgd"
+                f"{type(self.base_attack).__name__} cannot make images for a transfer: choose fgsm, bim or pgd"
             )
         self.source = source
 
     def views(self, model: Model, images: Tensor, logits: str) -> list[View]:
         return [SOURCE]  # nothing of the model under attack is seen
 
-    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-        model, source = sight.model, self.source
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+        model, source = wrapper.model, self.source
         if (source.image_shape, source.classes) != (model.image_shape, model.classes):
             raise TorchcapsError(
                 f"images (C, H, W) = {source.image_shape} of {source.classes} classes cannot be transferred to a model "
                 f"for {model.image_shape} and {model.classes} classes: choose a source trained on the same set"
             )
-        with steady(source, seed=int(torch.randint(2**31, ()))):
-            view = choose_views(STRONGEST, source(images))[0]
-            return self.made_by.perturb(
-                Sight(source, view, Budget(sight.budget.limit), persistent=True), images, labels, epsilon
+        with frozen_eval(source, seed=int(torch.randint(2**31, ()))):
+            view = select_views(STRONGEST, source(images))[0]
+            return self.base_attack.perturb(
+                ModelWrapper(source, view, QueryBudget(wrapper.budget.limit), persistent=True), images, labels, epsilon
             )
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.attacks.base import Attack, AttackRecord, attacks, predict
-from torchcaps.attacks.model_wrapper import Sight
+from torchcaps.attacks.base import Attack, AttackRecord, attacks, predict_labels
+from torchcaps.attacks.model_wrapper import ModelWrapper
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
 
@@ -60,8 +60,8 @@ class Universal(Attack):
         learning_rate: of Adam.
     """
 
-    every_view = False
-    at_once = True
+    all_views = False
+    all_images = True
 
     def __init__(
         self,
@@ -80,19 +80,19 @@ class Universal(Attack):
             )
         self.iterations, self.batch, self.measured, self.learning_rate = iterations, batch, measured, learning_rate
 
-    def perturb(self, sight: Sight, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-        generator = PerturbationGenerator(sight.model.image_shape).to(images)
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+        generator = PerturbationGenerator(wrapper.model.image_shape).to(images)
         optimizer = torch.optim.Adam(generator.parameters(), self.learning_rate)
-        shift = torch.randint(1, sight.model.classes, labels.shape).to(labels)
-        wrong = (labels + shift) % sight.model.classes
-        sight.history[0] = 1.0  # only what is answered rightly comes here
-        moved, last = images, min(self.iterations, sight.left)
+        shift = torch.randint(1, wrapper.model.classes, labels.shape).to(labels)
+        wrong = (labels + shift) % wrapper.model.classes
+        wrapper.history[0] = 1.0  # only what is answered rightly comes here
+        moved, last = images, min(self.iterations, wrapper.left)
         with progress_bar("training the generator", last) as advance:
             for iteration in range(1, last + 1):
                 rows = torch.randint(len(images), (self.batch,)).to(labels)
                 with torch.enable_grad():
                     drawn = generator.train()(torch.rand(self.batch, LATENT).to(images))
-                    answers = sight.view.read(sight.look(self.spread(images[rows], drawn, epsilon)))
+                    answers = wrapper.view.read(wrapper.query(self.spread(images[rows], drawn, epsilon)))
                     optimizer.zero_grad()
                     F.cross_entropy(answers, wrong[rows]).backward()
                 optimizer.step()
@@ -101,7 +101,7 @@ class Universal(Attack):
                     latent = torch.rand(1, LATENT).to(images)
                     with torch.no_grad():
                         moved = self.spread(images, generator.eval()(latent), epsilon)
-                    sight.history[iteration] = (predict(sight.model, moved) == labels).double().mean().item()
+                    wrapper.history[iteration] = (predict_labels(wrapper.model, moved) == labels).double().mean().item()
         return moved
 
     def spread(self, images: Tensor, drawn: Tensor, epsilon: float) -> Tensor:

@@ -54,7 +54,7 @@ def evaluate(
             raise TorchcapsError("--epsilon, --source and --out are about robustness: name tests by --on or --attack")
         _evaluate_clean(runs, json)
         return
-    from torchcaps.evaluate import Request, evaluate_robustness, write_evaluation
+    from torchcaps.evaluate import Request, evaluate_robustness, save_evaluation
 
     request = Request(
         on=_names(on),
@@ -73,10 +73,10 @@ def evaluate(
     if not any(each["tests"] or each["attacked"] for each in evaluations):
         raise TorchcapsError(next(iter(evaluations[0]["refused"].values())))
     if out:
-        written = write_evaluation(out, evaluations)
+        written = save_evaluation(out, evaluations)
     else:
         pairs = zip(targets, evaluations, strict=True)
-        written = [path for target, each in pairs for path in write_evaluation(target, [each])]
+        written = [path for target, each in pairs for path in save_evaluation(target, [each])]
     if json:
         console.print_json(evaluations)
         return
@@ -107,9 +107,9 @@ def _evaluate_clean(runs: list[Path], json: bool) -> None:
 
 
 def _print(evaluations: list[dict[str, Any]], norm: str) -> None:
-    from torchcaps.evaluate.report import notes, summary
+    from torchcaps.evaluate.report import notes, summary_table
 
-    columns, rows = summary(evaluations)
+    columns, rows = summary_table(evaluations)
     attacked = any(each["attacked"] for each in evaluations)
     title = f"Robustness: accuracy in %{f', by epsilon ({norm})' if attacked else ''}"
     console.print_table(title, columns, rows)

@@ -21,7 +21,7 @@ from torchcaps.analysis.style import COLOURS, THEMES, Theme, as_rgb, figure_text
 from torchcaps.compare.job import Comparison
 from torchcaps.data import ImageSet
 from torchcaps.evaluate.figures import Results, affine_chart, attack_curves, overlap_sheet
-from torchcaps.evaluate.overlap import can_draw_one
+from torchcaps.evaluate.overlap import has_conditional_decoder
 from torchcaps.models import Model
 from torchcaps.train import load, read_lines
 from torchcaps.train.objective import seen_by
@@ -240,7 +240,7 @@ def _apart(comparison: Comparison) -> list[Picture]:
     pictures = []
     for label, runs in comparison.runs.items():
         model, data = load(runs[0].path), runs[0].config().data
-        if can_draw_one(model):
+        if has_conditional_decoder(model):
 
             def paint(theme: Theme, model: Model = model, data: str = data) -> Figure:
                 return overlap_sheet(model, data)

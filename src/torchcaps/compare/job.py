@@ -10,7 +10,7 @@ from typing import Any
 from torchcaps.compare.table import NEEDED, quick_robustness
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
-from torchcaps.evaluate.clean import comparable, stopped_like
+from torchcaps.evaluate.clean import reached_target, stop_like_baseline
 from torchcaps.files import file_lock, file_name, write_json
 from torchcaps.train import RunConfig, RunFolder, fit, is_free, new_run, open_run
 
@@ -66,7 +66,7 @@ def _compare(
     for number, entry in enumerate(entries):
         if number == len(runs):
             baseline = next(run for run in runs if run.config().seed == entry.config.seed)
-            runs.append(_open_or_make(Entry(entry.label, stopped_like(entry.config, baseline)), path))
+            runs.append(_open_or_make(Entry(entry.label, stop_like_baseline(entry.config, baseline)), path))
         run = runs[number]
         if run.result_file.is_file():
             announce(f"{run.path.name}: done before, taken as it is")
@@ -74,7 +74,7 @@ def _compare(
         else:
             fit(run)
             result = evaluate_run(run)
-        if robustness and comparable([result]):
+        if robustness and reached_target([result]):
             result["robustness"] = quick_robustness(run)
         comparison.runs.setdefault(entry.label, []).append(run)
         comparison.results.setdefault(entry.label, []).append(result)

@@ -17,7 +17,7 @@ from torchcaps.compare.figures import (
 from torchcaps.compare.job import Comparison
 from torchcaps.compare.own_images import is_own, shown_name, tell_pictures
 from torchcaps.compare.table import COLUMNS, cells, robust_columns
-from torchcaps.evaluate.clean import comparable, test_images
+from torchcaps.evaluate.clean import reached_target, test_images
 from torchcaps.files import write_text
 from torchcaps.train import load
 
@@ -94,7 +94,7 @@ def _match(comparison: Comparison) -> str:
     if not stops:
         return ""
     levels = sorted({f"{config.stop_at_accuracy:.2%}" for config in stops})
-    missed = [name for name, results in comparison.results.items() if not comparable(results)]
+    missed = [name for name, results in comparison.results.items() if not reached_target(results)]
     where = stops[0].stop_on
     words = f" Training was stopped at {' and '.join(levels)} of the {where} images"
     words += "." if where == "validation" else ", which then also chose the checkpoint."
@@ -117,7 +117,7 @@ def _own_pictures(data: str) -> str:
 
 
 def _table(comparison: Comparison) -> str:
-    fair = [name for name, results in comparison.results.items() if comparable(results)]
+    fair = [name for name, results in comparison.results.items() if reached_target(results)]
     best = max(fair, key=lambda name: sum(r["validation_accuracy"] for r in comparison.results[name]), default=None)
     chosen = [*COLUMNS, *robust_columns(list(comparison.results.values()))]
     titles = [html.escape(column.title).replace(", ", ",&nbsp;") for column in chosen]  # a unit stays with its word

@@ -14,7 +14,7 @@ from torchcaps.data import datasets
 from torchcaps.evaluate import Request, evaluate_robustness
 from torchcaps.evaluate.adversarial import default_epsilons
 from torchcaps.evaluate.affine import FACTORS, STEPS
-from torchcaps.evaluate.clean import comparable
+from torchcaps.evaluate.clean import reached_target
 from torchcaps.evaluate.viewpoint import FAMILIAR
 from torchcaps.files import write_json
 from torchcaps.train import RunConfig, RunFolder
@@ -175,7 +175,7 @@ def robust_columns(results: Sequence[Results]) -> list[Column]:
 
 def cells(chosen: Sequence[Column], results: Results) -> list[str]:
     """A model's row; what would not be a fair comparison is left out."""
-    fair = comparable(results)
+    fair = reached_target(results)
     return [column.show(results) if fair or not column.matched else "not matched" for column in chosen]
 
 

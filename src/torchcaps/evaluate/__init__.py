@@ -4,7 +4,7 @@ from torchcaps.evaluate.adversarial import attack_model, fast_gradient_curves
 from torchcaps.evaluate.affine import measure_affine
 from torchcaps.evaluate.clean import evaluate_run
 from torchcaps.evaluate.overlap import measure_overlap
-from torchcaps.evaluate.report import write_evaluation
+from torchcaps.evaluate.report import save_evaluation
 from torchcaps.evaluate.robustness import Request, evaluate_robustness, protocols
 from torchcaps.evaluate.viewpoint import measure_viewpoints
 
@@ -18,5 +18,5 @@ __all__ = [
     "measure_overlap",
     "measure_viewpoints",
     "protocols",
-    "write_evaluation",
+    "save_evaluation",
 ]

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.attacks import STRONGEST, AttackRecord, AttackResult, attacks, create_attack
-from torchcaps.attacks.base import predict
-from torchcaps.attacks.model_wrapper import steady
+from torchcaps.attacks.base import predict_labels
+from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import ImageSet
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
@@ -90,8 +90,8 @@ def attack_model(
             start = time.perf_counter()
             result = built(model, pixels, labels, epsilon=epsilon, logits=logits, seed=seed, budget=budget)
             rows.append(_row(record, epsilon, result, time.perf_counter() - start, labels))
-    with steady(model, seed):
-        clean = (predict(model, pixels) == labels).double().mean().item()
+    with frozen_eval(model, seed):
+        clean = (predict_labels(model, pixels) == labels).double().mean().item()
     return {
         "images": len(labels),
         "clean_accuracy": clean,

@@ -2,7 +2,7 @@
 
 gu2021, section 3.1; choi2019, section 4.2: trained on MNIST placed on 40x40, tested on affNIST. A model for other
 images is tested on its own test images changed in place, at their own size. That is another test: what is moved over
-the border is lost, and no figure of a paper is comparable. The result says which of the two it is.
+the border is lost, and no published figure is comparable. The result says which of the two it is.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from torchcaps.analysis.sweeps import strengths, sweep
-from torchcaps.attacks.base import predict
-from torchcaps.attacks.model_wrapper import steady
+from torchcaps.attacks.base import predict_labels
+from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import MemoryImages, load_dataset
 from torchcaps.data.base import as_floats, pieces
 from torchcaps.data.datasets.affnist import change_digits
@@ -59,7 +59,7 @@ def measure_affine(model: Model, sets: AffineSets, *, steps: int = STEPS) -> dic
     ``curves`` has, for each factor, its strengths (degrees, pixels, or the scale) and the accuracy at each.
     """
     upright, changed = sets.upright, sets.changed
-    with steady(model, seed=0):
+    with frozen_eval(model, seed=0):
         accuracy, straight = (
             _right(model, as_floats(each.images), each.labels) / len(each) for each in (changed, upright)
         )
@@ -92,4 +92,4 @@ def affine_curves(model: Model, upright: MemoryImages, *, steps: int = STEPS) ->
 
 def _right(model: Model, images: Tensor, labels: Tensor) -> int:
     device = next(model.parameters()).device
-    return int((predict(model, images.to(device)).cpu() == labels).sum())
+    return int((predict_labels(model, images.to(device)).cpu() == labels).sum())

@@ -68,21 +68,21 @@ def evaluate_run(run: RunFolder) -> dict[str, Any]:
     return result
 
 
-def stopped_at(config: RunConfig, accuracy: float, on: str = "validation") -> RunConfig:
+def stop_at_accuracy(config: RunConfig, accuracy: float, on: str = "validation") -> RunConfig:
     """The same settings, but the run ends as soon as so much is right."""
     return resolve(**config.model_dump() | {"stop_at_accuracy": accuracy, "stop_on": on})
 
 
-def stopped_like(config: RunConfig, baseline: RunFolder) -> RunConfig:
+def stop_like_baseline(config: RunConfig, baseline: RunFolder) -> RunConfig:
     """The same settings, but the run ends where it is as good from familiar sides as a trained baseline is."""
     images = load_dataset(config.data, FAMILIAR)
     accuracy = measure(load(baseline.path), images, description="familiar sides").accuracy
     if accuracy == 0:
         raise TorchcapsError(f"{baseline.path} is never right from familiar sides: nothing can be matched with it")
-    return stopped_at(config, accuracy, FAMILIAR)
+    return stop_at_accuracy(config, accuracy, FAMILIAR)
 
 
-def comparable(results: Iterable[dict[str, Any]]) -> bool:
+def reached_target(results: Iterable[dict[str, Any]]) -> bool:
     """Whether every run reached the accuracy at which it was to stop; runs that were to stop nowhere did."""
     return all(result.get("reached") is not False for result in results)
 
@@ -96,12 +96,12 @@ def check_digits(model: Model, data: str, what: str) -> None:
         raise TorchcapsError(f"{what} cannot be shown to a model trained on {data}: train on MNIST's digits")
 
 
-def on_canvas(images: Tensor, side: int) -> Tensor:
+def center_on_canvas(images: Tensor, side: int) -> Tensor:
     """The middle of images on a square of this side: cut off where they are larger, black around where smaller.
 
     Shapes: (..., C, H, W) to (..., C, side, side).
 
-    >>> on_canvas(torch.ones(1, 1, 2, 2), 4)[0, 0].tolist()[1]
+    >>> center_on_canvas(torch.ones(1, 1, 2, 2), 4)[0, 0].tolist()[1]
     [0.0, 1.0, 1.0, 0.0]
     """
     height, width = images.shape[-2:]
@@ -115,5 +115,5 @@ def first_images(model: Model, images: ImageSet, count: int | None) -> MemoryIma
     batch = images.batch(torch.arange(len(images) if count is None else min(count, len(images))))
     if batch.labels.ndim != 1:
         raise TorchcapsError(f"this test needs one label per image, got {batch.labels.shape[1]}")
-    pixels = on_canvas(batch.images, model.image_shape[1]).mul(255).round().to(torch.uint8)
+    pixels = center_on_canvas(batch.images, model.image_shape[1]).mul(255).round().to(torch.uint8)
     return MemoryImages(pixels, batch.labels, images.class_names, batch.factors)

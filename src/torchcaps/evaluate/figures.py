@@ -14,7 +14,7 @@ from torchcaps.analysis.style import COLOURS, bare, figure_text, tiled
 from torchcaps.attacks import attacks
 from torchcaps.data.base import as_floats
 from torchcaps.evaluate.acgan import GanSettings, generate
-from torchcaps.evaluate.overlap import overlap_drawings, overlap_set
+from torchcaps.evaluate.overlap import overlap_reconstructions, overlap_set
 from torchcaps.models import Model
 
 # MERGED Digits to look at: overlaid ones that a model draws apart, and those that a GAN draws.
@@ -164,7 +164,7 @@ ROWS = ("image", "digit", "drawn", "digit", "drawn")  # of a sheet of overlaid d
 
 def overlap_sheet(model: Model, data: str, count: int = 10) -> Figure:
     """Overlaid digits, and each digit as the model draws it on its own."""
-    pictures = overlap_drawings(model, overlap_set(model, data), count).transpose(0, 1)  # (5, count, C, H, W)
+    pictures = overlap_reconstructions(model, overlap_set(model, data), count).transpose(0, 1)  # (5, count, C, H, W)
     figure = Figure(figsize=(0.75 * pictures.shape[1], 0.75 * len(ROWS)))
     axes = figure.add_subplot()
     axes.imshow(tiled(pictures))

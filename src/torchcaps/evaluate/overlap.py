@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.attacks.model_wrapper import steady
+from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import Batch, ImageSet, datasets, load_dataset
 from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.clean import check_digits, on_canvas
+from torchcaps.evaluate.clean import center_on_canvas, check_digits
 from torchcaps.models import Model, Output
 from torchcaps.progress import progress_bar
 from torchcaps.train.objective import correct
@@ -49,8 +49,8 @@ def measure_overlap(model: Model, images: ImageSet, *, images_used: int | None, 
     """
     count = len(images) if images_used is None else min(images_used, len(images))
     right, sums = 0, torch.zeros(3, dtype=torch.float64)
-    draws = can_draw_one(model)
-    with steady(model, seed=0), progress_bar("overlap", count) as advance:
+    draws = has_conditional_decoder(model)
+    with frozen_eval(model, seed=0), progress_bar("overlap", count) as advance:
         for part in pieces(count, AT_ONCE):
             batch = fitted_batch(model, images, torch.arange(part.start, part.stop))
             output = model(batch.images)
@@ -75,20 +75,20 @@ def measure_overlap(model: Model, images: ImageSet, *, images_used: int | None, 
     }
 
 
-def can_draw_one(model: Model) -> bool:
+def has_conditional_decoder(model: Model) -> bool:
     """Whether a model draws from one class's capsule alone; a decoder fed with all classes draws all of them."""
     return model.decoder is not None and model.decoder.conditional
 
 
 @torch.no_grad()
-def overlap_drawings(model: Model, images: ImageSet, count: int) -> Tensor:
+def overlap_reconstructions(model: Model, images: ImageSet, count: int) -> Tensor:
     """The first images, each with its digits and their drawings: (count, 5, C, H, W).
 
     In this order: the overlaid image, the first digit, its drawing, the second digit, its drawing.
     """
     batch = fitted_batch(model, images, torch.arange(min(count, len(images))))
     assert batch.targets is not None
-    with steady(model, seed=0):
+    with frozen_eval(model, seed=0):
         drawn = _draw_each(model, model(batch.images), batch.labels)
     targets = batch.targets
     return torch.stack([batch.images, targets[:, 0], drawn[:, 0], targets[:, 1], drawn[:, 1]], dim=1).cpu()
@@ -99,7 +99,7 @@ def fitted_batch(model: Model, images: ImageSet, indices: Tensor) -> Batch:
     batch, side, device = images.batch(indices), model.image_shape[1], next(model.parameters()).device
     if batch.targets is None or batch.labels.ndim != 2 or batch.labels.shape[1] != 2:
         raise TorchcapsError("overlap needs images of two labels with a picture of each: use multimnist")
-    pixels, targets = (on_canvas(each, side).to(device) for each in (batch.images, batch.targets))
+    pixels, targets = (center_on_canvas(each, side).to(device) for each in (batch.images, batch.targets))
     return Batch(pixels, batch.labels.to(device), targets)
 
 

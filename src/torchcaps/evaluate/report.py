@@ -17,13 +17,13 @@ from torchcaps.evaluate.figures import (
     history_curves,
     overlap_sheet,
 )
-from torchcaps.evaluate.overlap import can_draw_one
+from torchcaps.evaluate.overlap import has_conditional_decoder
 from torchcaps.files import file_name, write_json
 from torchcaps.train import load
 
 
 # MERGED An evaluation of several runs as one table, with the words that it needs.
-def write_evaluation(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[Path]:
+def save_evaluation(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[Path]:
     """Write evaluation.json and the figures; the paths of all of them."""
     target = folder / "evaluation.json"
     write_json(target, {"runs": list(evaluations), "environment": describe_environment()})
@@ -62,13 +62,13 @@ def _write_figures(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[
             written.append(folder / "acgan-images.png")
             save_figure(acgan_sheet(GanSettings(**first["settings"]), len(first["error_by_epoch"])), written[-1])
         for label, each in named:
-            if "multimnist" in each["tests"] and can_draw_one(model := load(each["run"])):
+            if "multimnist" in each["tests"] and has_conditional_decoder(model := load(each["run"])):
                 written.append(folder / f"overlap-{file_name(label)}.png")
                 save_figure(overlap_sheet(model, each["data"]), written[-1])
     return written
 
 
-def summary(evaluations: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def summary_table(evaluations: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Titles and rows, accuracies in percent: a row for each test and each attack of a run, a column for each epsilon.
 
     ``accuracy`` is that on images nobody attacked.

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.attacks import STRONGEST, attacks, create_attack
-from torchcaps.attacks.logits import choose_views
-from torchcaps.attacks.model_wrapper import Budget, Sight, steady
+from torchcaps.attacks.logits import select_views
+from torchcaps.attacks.model_wrapper import ModelWrapper, QueryBudget, frozen_eval
 from torchcaps.attacks.norms import NORMS
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
@@ -32,7 +32,7 @@ LEAD = 0.01  # accuracy by which a black-box attack may beat the white-box ones:
 
 
 @dataclass(frozen=True)
-class Warned:
+class SanityWarning:
     """A check that failed, and what that means for the figure."""
 
     name: str
@@ -55,11 +55,11 @@ class GradientMeasure:
 
 def measure_gradient(model: Model, images: Tensor, labels: Tensor, logits: str = STRONGEST) -> GradientMeasure:
     """Measure the gradient that an attack on these images starts from; all zeros where the model gives none."""
-    with steady(model, seed=0):
+    with frozen_eval(model, seed=0):
         with torch.no_grad():
-            views = choose_views(logits, model(images))
+            views = select_views(logits, model(images))
         try:
-            gradients = [Sight(model, view, Budget()).gradient(images, labels)[0] for view in views]
+            gradients = [ModelWrapper(model, view, QueryBudget()).gradient(images, labels)[0] for view in views]
         except TorchcapsError:
             return GradientMeasure(zeros=1.0, norm=0.0, blind=1.0)
     zeros = torch.stack(gradients) == 0  # (views, B, C, H, W)
@@ -70,20 +70,20 @@ def measure_gradient(model: Model, images: Tensor, labels: Tensor, logits: str =
     )
 
 
-def check_gradient(measured: GradientMeasure, reference: GradientMeasure | None = None) -> Warned | None:
+def check_gradient(measured: GradientMeasure, reference: GradientMeasure | None = None) -> SanityWarning | None:
     """Gradients that are mostly zero, or far smaller than a plain network's, hide the way to adversarial images."""
     if measured.zeros > ZEROS and (reference is None or measured.zeros > reference.zeros):
-        return Warned(
+        return SanityWarning(
             "masked gradient",
             f"{measured.zeros:.0%} of the input gradient is exactly zero: attacks that follow it see nothing there",
         )
     if measured.blind > BLIND:
-        return Warned(
+        return SanityWarning(
             "masked gradient",
             f"{measured.blind:.0%} of the images have no input gradient at all: an attack that follows it leaves them",
         )
     if reference is not None and measured.norm < FADED * reference.norm:
-        return Warned(
+        return SanityWarning(
             "masked gradient",
             f"the input gradient is {reference.norm / max(measured.norm, 1e-300):.0e} times smaller than the "
             "reference's: attacks that follow it may be lost in rounding",
@@ -91,26 +91,26 @@ def check_gradient(measured: GradientMeasure, reference: GradientMeasure | None 
     return None
 
 
-def check_random(model: Model, images: Tensor) -> Warned | None:
+def check_random(model: Model, images: Tensor) -> SanityWarning | None:
     """A model that answers otherwise the second time makes a gradient's direction a matter of luck."""
-    with torch.no_grad(), steady(model, seed=0):
+    with torch.no_grad(), frozen_eval(model, seed=0):
         apart = (model(images).scores - model(images).scores).abs().max().item()
     if apart > NOISE:
-        return Warned("random outputs", f"the same images get scores that differ by {apart:.2g} the second time")
+        return SanityWarning("random outputs", f"the same images get scores that differ by {apart:.2g} the second time")
     return None
 
 
 def check_huge_epsilon(
     model: Model, images: Tensor, labels: Tensor, *, norm: str = "linf", logits: str = STRONGEST, seed: int = 0
-) -> Warned | None:
+) -> SanityWarning | None:
     """With a perturbation that can turn any image into any other, a working attack leaves nothing right."""
     huge = 1.0 if norm == "linf" else math.sqrt(images[0].numel())  # from black to white everywhere
     try:
         result = create_attack("bim", norm=norm)(model, images, labels, epsilon=huge, logits=logits, seed=seed)
     except TorchcapsError as error:
-        return Warned("huge epsilon", f"could not be tried: {error}")
+        return SanityWarning("huge epsilon", f"could not be tried: {error}")
     if result.accuracy > LEFT_AT_HUGE:
-        return Warned(
+        return SanityWarning(
             "huge epsilon",
             f"{result.accuracy:.0%} is still right at epsilon {huge:.3g}, where an image can become any other: "
             "the attack fails, not the model holds",
@@ -118,7 +118,7 @@ def check_huge_epsilon(
     return None
 
 
-def check_black_box(rows: Sequence[dict[str, object]]) -> list[Warned]:
+def check_black_box(rows: Sequence[dict[str, object]]) -> list[SanityWarning]:
     """At each epsilon, who sees less must not do more harm: rows with ``attack``, ``epsilon`` and ``accuracy``."""
     warned = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in rows):
@@ -130,7 +130,7 @@ def check_black_box(rows: Sequence[dict[str, object]]) -> list[Warned]:
                 best[white] = min(best.get(white, found), found)
         if len(best) == 2 and best[False][0] < best[True][0] - LEAD:
             warned.append(
-                Warned(
+                SanityWarning(
                     "black box stronger",
                     f"at epsilon {epsilon:g} {best[False][1]}, which sees no gradient, leaves {best[False][0]:.1%} and "
                     f"{best[True][1]}, which does, {best[True][0]:.1%}: the gradient misleads",

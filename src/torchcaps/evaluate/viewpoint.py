@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.attacks.base import predict
-from torchcaps.attacks.model_wrapper import steady
+from torchcaps.attacks.base import predict_labels
+from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import ImageSet, datasets, load_dataset
 from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
@@ -61,12 +61,12 @@ def _answers(model: Model, images: ImageSet, factor: str, count: int | None) -> 
     used = len(images) if count is None else min(count, len(images))
     device = next(model.parameters()).device
     right, degrees = [], []
-    with steady(model, seed=0), progress_bar(factor, used) as advance:
+    with frozen_eval(model, seed=0), progress_bar(factor, used) as advance:
         for part in pieces(used, AT_ONCE):
             batch = images.batch(torch.arange(part.start, part.stop))
             if factor not in batch.factors:
                 raise TorchcapsError(f"these images have no {factor}, only {', '.join(batch.factors) or 'labels'}")
-            answers = predict(model, seen_by(model, batch.images).to(device)).cpu()
+            answers = predict_labels(model, seen_by(model, batch.images).to(device)).cpu()
             right.append(answers == batch.labels)
             degrees.append(batch.factors[factor])
             advance(len(answers))

@@ -16,7 +16,7 @@ from torchcaps.analysis.style import save_figure
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
-from torchcaps.evaluate.clean import stopped_like
+from torchcaps.evaluate.clean import stop_like_baseline
 from torchcaps.files import TakenError, file_lock, write_text
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.jobs import Training, Work
@@ -46,7 +46,7 @@ def trained_run(training: Training, runs: Path, over: Callable[[], bool]) -> Run
         if is_trained(training, runs):  # by a runner that was faster
             return run
         if not run.config_file.is_file():
-            new_run(stopped_like(training.config, baseline) if baseline else training.config, run.path)
+            new_run(stop_like_baseline(training.config, baseline) if baseline else training.config, run.path)
         fit(run, over=over)
         evaluate_run(run)
     return run
