@@ -184,7 +184,7 @@ def test_foreign_and_broken_files_are_refused(tmp_path: Path) -> None:
     for text, message in (
         ("{", "not a readable JSON file"),
         ('{"paper": 1}', "is not the result of a cell"),
-        (whole.replace("98.0", "NaN"), "value: Input should be a finite number"),
+        (whole.replace("98.0", "NaN"), "the number 'NaN' is not finite"),
         (whole.replace('"laptop"', '"desktop"'), "profile: Input should be 'laptop' or 'paper'"),
     ):
         broken.write_text(text)
