@@ -144,7 +144,15 @@ def read_spec(text: str) -> Spec:
     try:
         spec = Spec.model_validate(yaml.safe_load(text))
     # YAML's own reader lets other errors through from tags that it knows and values that it cannot make.
-    except (yaml.YAMLError, ValidationError, ValueError, LookupError, AttributeError, RecursionError) as error:
+    except (
+        yaml.YAMLError,
+        ValidationError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise TorchcapsError(f"this is not a spec: {' '.join(str(error).split())}") from error
     named = [training.matched_to for training in spec.trainings.values()]
     for table in spec.tables.values():
