@@ -270,3 +270,10 @@ def test_affnist_columns_become_images(tmp_path: Path) -> None:
     batch = read_affnist(path).batch(torch.tensor([0]))
     assert batch.labels.tolist() == [5]
     assert batch.images.nonzero().tolist() == [[0, 0, 3, 17]]
+
+
+def test_names_of_fields_make_no_long_sentence(tmp_path: Path) -> None:
+    fields = {f"{number:03}" + "x" * 20: np.zeros((1, 1), "u1") for number in range(200)}
+    path = tmp_path / "long.mat"
+    path.write_bytes(writers.mat_bytes("affNISTdata", fields, packed=False))
+    refused(read_affnist, path)

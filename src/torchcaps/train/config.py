@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import reprlib
 from collections.abc import Iterator
@@ -72,6 +73,10 @@ class RunConfig(BaseModel):
         for option in self.options:
             if option not in known:
                 raise unknown_name(f"setting of {self.model}", option, known)
+        kinds = inspect.signature(models.get(self.model).build).parameters
+        for option, value in self.options.items():
+            if isinstance(value, bool) and kinds[option].annotation in ("int", "float", int, float):
+                raise TorchcapsError(f"{self.model} cannot be built: its setting '{option}' is a number, got {value}")
         if sum(1 for _ in values_in(self.options)) > MOST_VALUES:
             raise TorchcapsError(f"{self.model} cannot be built: its options hold more than {MOST_VALUES} values")
         with torch.device("meta"), NoValues():  # shapes alone, no memory

@@ -35,7 +35,7 @@ def read_struct(path: Path, name: str, fields: Sequence[str]) -> dict[str, Tenso
     try:
         return _find_struct(path.read_bytes(), name, fields)
     except (OSError, DamagedError, struct.error, zlib.error) as error:
-        raise TorchcapsError(f"{path} is no MATLAB 5 file with the struct '{name}': {error}") from error
+        raise TorchcapsError(f"{path} is no MATLAB 5 file with the struct '{name}': {str(error)[:200]}") from error
 
 
 def _find_struct(content: bytes, name: str, fields: Sequence[str]) -> dict[str, Tensor]:
