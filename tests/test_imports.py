@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "torchcaps"
 
-BOTTOM = {"errors", "registry", "files", "progress", "environment", "runtime"}
+BOTTOM = {"errors", "registry", "files", "html", "progress", "environment", "runtime"}
 # Each room with the rooms it may use besides the bottom ones. docs/architecture.md draws this.
 MAY_USE = {
     "functional": set(),

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from tests.reproduce.made_up import made_spec, write_made
-from torchcaps.compare.figures import Picture
 from torchcaps.errors import TorchcapsError
+from torchcaps.html import ThemedFigure
 from torchcaps.reproduce.figures import curve_of, table_pictures
 from torchcaps.reproduce.results import gather, read_result
 
 
-def pictures(folder: Path, name: str = "fig1") -> list[Picture]:
+def pictures(folder: Path, name: str = "fig1") -> list[ThemedFigure]:
     return table_pictures(gather(made_spec(), folder)[0], name)
 
 
-def drawing(picture: Picture) -> str:
+def drawing(picture: ThemedFigure) -> str:
     """The SVG behind a picture; matplotlib writes every text as a comment too."""
     return base64.b64decode(picture.light.partition("base64,")[2]).decode()
 

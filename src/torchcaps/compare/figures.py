@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -22,6 +20,7 @@ from torchcaps.compare.job import Comparison
 from torchcaps.data import ImageSet
 from torchcaps.evaluate.figures import Results, affine_chart, attack_curves, overlap_sheet
 from torchcaps.evaluate.overlap import has_conditional_decoder
+from torchcaps.html import ThemedFigure, data_url
 from torchcaps.models import Model
 from torchcaps.train import load, read_lines
 from torchcaps.train.objective import seen_by
@@ -30,20 +29,9 @@ from torchcaps.train.objective import seen_by
 matplotlib.use("agg")
 
 
-@dataclass(frozen=True)
-class Picture:
-    """One figure in both themes, as data of a page, with the words that go with it."""
-
-    title: str
-    caption: str
-    light: str
-    dark: str
-    warning: str = ""
-
-
 def draw(
     title: str, caption: str, paint: Callable[[Theme], Figure], *, kind: str = "png", warning: str = ""
-) -> Picture:
+) -> ThemedFigure:
     """Paint a figure in both themes: ``png`` for pictures made of pixels, ``svg`` for lines."""
     images = {}
     settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 144}
@@ -53,12 +41,11 @@ def draw(
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, transparent=True, bbox_inches="tight", **settings)
             plt.close(figure)
-        mime = "svg+xml" if kind == "svg" else kind
-        images[name] = f"data:image/{mime};base64,{base64.b64encode(buffer.getvalue()).decode()}"
-    return Picture(title, caption, images["light"], images["dark"], warning)
+        images[name] = data_url(buffer.getvalue(), kind)
+    return ThemedFigure(title, caption, images["light"], images["dark"], warning)
 
 
-def learning_curves(comparison: Comparison) -> Picture:
+def learning_curves(comparison: Comparison) -> ThemedFigure:
     """Training loss and validation accuracy against images seen, every seed a line."""
 
     def paint(theme: Theme) -> Figure:
@@ -97,7 +84,7 @@ def learning_curves(comparison: Comparison) -> Picture:
     )
 
 
-def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> Picture:
+def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> ThemedFigure:
     """Which class was taken for which; the right ones are left out of the colours so that the errors show."""
     columns = min(3, len(results))
     rows = -(-len(results) // columns)
@@ -131,7 +118,7 @@ def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: The
     axes.set_yticks(range(len(classes)), names)
 
 
-def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> Picture:
+def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> ThemedFigure:
     """Test images above, what the model draws from its winning capsule below."""
     count = min(count, len(images))
     pictures = seen_by(model, images.batch(torch.arange(count)).images)
@@ -156,7 +143,7 @@ def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) 
     )
 
 
-def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4) -> Picture:
+def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4) -> ThemedFigure:
     """One row for each of the dimensions that change the drawing most."""
     image = seen_by(model, images.batch(torch.arange(1)).images)[0]
     drawn = perturb_dimensions(model, image)  # (D, steps, C, H, W)
@@ -183,7 +170,7 @@ def show(axes: Any, picture: torch.Tensor) -> None:
     axes.set(xticks=[], yticks=[])
 
 
-def robust_pictures(comparison: Comparison) -> list[Picture]:
+def robust_pictures(comparison: Comparison) -> list[ThemedFigure]:
     """Accuracy against epsilon and against affine change, and overlaid digits drawn apart: what was measured."""
     pictures = []
     changed = _found(comparison, lambda found: found["tests"].get("affnist"))
@@ -234,7 +221,7 @@ def _warning(attacked: Results) -> str:
     return f"Not to be trusted as it stands. {' '.join(said)}" if said else ""
 
 
-def _apart(comparison: Comparison) -> list[Picture]:
+def _apart(comparison: Comparison) -> list[ThemedFigure]:
     """A sheet of overlaid digits for each model that can draw one digit alone."""
     caption = "Two overlaid digits, and each as the model draws it from its own capsule alone."
     pictures = []

@@ -1,13 +1,11 @@
-"""HTML pages that need nothing else: one skeleton and one style for every report."""
+"""The HTML report of a comparison: one file that loads nothing else."""
 
 from __future__ import annotations
 
 import html
-from importlib.resources import files
 from pathlib import Path
 
 from torchcaps.compare.figures import (
-    Picture,
     confusions,
     learning_curves,
     perturbations,
@@ -19,32 +17,8 @@ from torchcaps.compare.own_images import is_own, shown_name, tell_pictures
 from torchcaps.compare.table import COLUMNS, cells, robust_columns
 from torchcaps.evaluate.clean import reached_target, test_images
 from torchcaps.files import write_text
+from torchcaps.html import ThemedFigure, html_cell, html_figure, html_footer, html_page, html_table
 from torchcaps.train import load
-
-
-# MERGED The report: one HTML file that needs nothing else, in light and dark, on paper and on a phone.
-def html_page(title: str, body: str, *, style: str = "") -> str:
-    """A whole page, with the style of all reports and what one of them adds to it."""
-    shared = files("torchcaps.compare").joinpath("report.css").read_text(encoding="utf-8")
-    return (
-        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        f"<title>torchcaps: {html.escape(title)}</title>\n<style>{shared}{style}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
-    )
-
-
-def html_figure(picture: Picture, heading: str = "h2") -> str:
-    """A picture that follows the theme of the page, under its title and above its caption."""
-    title, caption = html.escape(picture.title), html.escape(picture.caption)
-    warning = f"<p class='warning'>{html.escape(picture.warning)}</p>" if picture.warning else ""
-    return (
-        f"<{heading}>{title}</{heading}>\n{warning}<figure><picture>"
-        f"<source media='(prefers-color-scheme: dark)' srcset='{picture.dark}'>"
-        f"<img alt='{title}' src='{picture.light}'></picture>"
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
-
 
 MOST_SKIPPED = 10  # files that are named
 
@@ -58,26 +32,22 @@ def write_report(comparison: Comparison) -> Path:
     budget = (
         f"{first.train_images:,} images of the training split" if first.train_images else "the whole training split"
     )
-    words = [
+    words = (
         f"Every model: {first.size} size, {budget}, {first.epochs} epoch{'s' if first.epochs > 1 else ''}, "
         f"{seeds} seed{'s' if seeds > 1 else ''}. {first.validation:.0%} of those images were held back and chose the "
-        f"checkpoint; the test images chose nothing.{_match(comparison)}",
-        f"Made by <code>{html.escape(environment['command'])}</code> on {html.escape(environment['processor'])}, "
-        f"{html.escape(str(environment['threads']))} threads, "
-        f"torch {html.escape(str(environment['versions']['torch']))}, "
-        f"commit {html.escape(str(environment['commit'])[:12])}.",
-    ]
+        f"checkpoint; the test images chose nothing.{_match(comparison)}"
+    )
     sections = "\n".join(map(html_figure, _pictures(comparison)))
     title = f"Comparison on {shown_name(first.data)}"
     body = (
-        f"<h1>{html.escape(title)}</h1>\n<p>{words[0]}</p>\n"
-        f"{_table(comparison)}\n{_own_pictures(first.data)}{sections}\n<footer>{words[1]}</footer>"
+        f"<h1>{html.escape(title)}</h1>\n<p>{words}</p>\n"
+        f"{_table(comparison)}\n{_own_pictures(first.data)}{sections}\n{html_footer(environment)}"
     )
     write_text(target, html_page(title, body))
     return target
 
 
-def _pictures(comparison: Comparison) -> list[Picture]:
+def _pictures(comparison: Comparison) -> list[ThemedFigure]:
     first = {name: results[0] for name, results in comparison.results.items()}
     classes = load(next(iter(comparison.runs.values()))[0].path).class_names
     pictures = []
@@ -108,26 +78,21 @@ def _own_pictures(data: str) -> str:
     told = tell_pictures(data)
     careful = [*told.warnings, *told.skipped[:MOST_SKIPPED]]
     warnings = "".join(f"<p class='warning'>{html.escape(each)}</p>" for each in careful)
-    rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{a}</td><td>{b}</td></tr>" for name, a, b in told.rows)
-    head = "".join(f"<th scope='col'>{title}</th>" for title in ("class", "training", "test"))
-    return (
-        f"<h2>Pictures</h2>\n<p>{html.escape(told.words)}</p>\n{warnings}"
-        f"<div class='table'><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n"
-    )
+    head = [html_cell(title, scope="col") for title in ("class", "training", "test")]
+    table = html_table(head, ([html_cell(str(value)) for value in row] for row in told.rows))
+    return f"<h2>Pictures</h2>\n<p>{html.escape(told.words)}</p>\n{warnings}{table}"
 
 
 def _table(comparison: Comparison) -> str:
     fair = [name for name, results in comparison.results.items() if reached_target(results)]
     best = max(fair, key=lambda name: sum(r["validation_accuracy"] for r in comparison.results[name]), default=None)
     chosen = [*COLUMNS, *robust_columns(list(comparison.results.values()))]
-    titles = [html.escape(column.title).replace(", ", ",&nbsp;") for column in chosen]  # a unit stays with its word
-    head = "".join(f"<th scope='col'>{title}</th>" for title in titles)
-    rows = []
-    for name, results in comparison.results.items():
-        mark = " class='best'" if name == best else ""
-        figures = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells(chosen, results))
-        rows.append(f"<tr><td{mark}>{html.escape(name)}</td>{figures}</tr>")
-    return (
-        f"<div class='table'><table><thead><tr><th scope='col'>model</th>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+    nbsp = ",\N{NO-BREAK SPACE}"  # keeps a unit on the line of its word
+    head = [
+        html_cell(title, scope="col") for title in ("model", *(column.title.replace(", ", nbsp) for column in chosen))
+    ]
+    rows = [
+        [html_cell(name, css_class="best" if name == best else ""), *map(html_cell, cells(chosen, results))]
+        for name, results in comparison.results.items()
+    ]
+    return html_table(head, rows)

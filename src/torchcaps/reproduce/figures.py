@@ -13,9 +13,10 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
 from torchcaps.analysis.style import COLOURS, Theme, figure_text
-from torchcaps.compare.figures import Picture, draw
+from torchcaps.compare.figures import draw
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.figures import MARKERS
+from torchcaps.html import ThemedFigure
 from torchcaps.reproduce.claims_text import conditions, record_of
 from torchcaps.reproduce.intervals import mean_interval
 from torchcaps.reproduce.results import CellResult, Evidence, Number, PaperEvidence
@@ -181,7 +182,7 @@ CHARTS: tuple[tuple[str, Callable[[CellResult], bool], Painter], ...] = (
 )
 
 
-def table_pictures(paper: PaperEvidence, name: str) -> list[Picture]:
+def table_pictures(paper: PaperEvidence, name: str) -> list[ThemedFigure]:
     """Everything of a table or figure that is looked at and not read."""
     table = paper.spec.tables[name]
     cells = [paper.cells[f"{name}/{cell}"] for cell in table.cells]
@@ -197,7 +198,7 @@ def table_pictures(paper: PaperEvidence, name: str) -> list[Picture]:
     return pictures
 
 
-def _chart(title: str, paper: PaperEvidence, cells: Group, paint: Painter) -> Picture:
+def _chart(title: str, paper: PaperEvidence, cells: Group, paint: Painter) -> ThemedFigure:
     """Cells that differ in their network alone share an axes."""
     groups: dict[str, Group] = {}
     for each in cells:
@@ -219,7 +220,7 @@ def _chart(title: str, paper: PaperEvidence, cells: Group, paint: Painter) -> Pi
     return draw(title, words, drawn, kind="svg", warning=" ".join(warned))
 
 
-def _values(paper: PaperEvidence, cells: Group) -> Picture:
+def _values(paper: PaperEvidence, cells: Group) -> ThemedFigure:
     """The numbers of a figure that has no curves."""
 
     def drawn(theme: Theme) -> Figure:
@@ -232,7 +233,7 @@ def _values(paper: PaperEvidence, cells: Group) -> Picture:
     return draw("Values", f"{conditions(paper.profile, cells)} Bars are 95 % intervals over seeds.", drawn, kind="svg")
 
 
-def _saved(paper: PaperEvidence, name: str, each: Evidence) -> Picture:
+def _saved(paper: PaperEvidence, name: str, each: Evidence) -> ThemedFigure:
     """A picture that the measure made and saved beside its result."""
     source = paper.folder / name / str(each.results[0].picture)
     if source.parent != paper.folder / name or source.suffix not in KINDS:
@@ -249,7 +250,7 @@ def _saved(paper: PaperEvidence, name: str, each: Evidence) -> Picture:
         raise TorchcapsError(f"{source} cannot be read, and a result beside it names it: {error.strerror}") from error
     address = f"data:image/{KINDS[source.suffix]};base64,{data}"
     caption = f"{conditions(paper.profile, [each])} Seed {each.results[0].seed}."
-    return Picture(
+    return ThemedFigure(
         f"{each.cell.row}, {each.cell.column}", caption, address, address, " ".join(each.results[0].warnings)
     )
 

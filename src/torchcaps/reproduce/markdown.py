@@ -6,8 +6,8 @@ import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchcaps.compare.figures import Picture
 from torchcaps.files import atomic_path, write_text
+from torchcaps.html import ThemedFigure
 from torchcaps.reproduce.report import (
     HOW_JUDGED,
     Judged,
@@ -98,7 +98,7 @@ def _section(report: PaperReport, section: Section, folder: Path) -> list[str]:
     return parts
 
 
-def _picture(picture: Picture, folder: Path, name: str) -> str:
+def _picture(picture: ThemedFigure, folder: Path, name: str) -> str:
     """Write a picture in both themes and point at it."""
     light, dark = (
         _save(data, folder, f"{name}-{theme}") for theme, data in (("light", picture.light), ("dark", picture.dark))

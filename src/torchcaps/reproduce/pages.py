@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from torchcaps.compare.report import html_figure, html_page
 from torchcaps.files import write_text
+from torchcaps.html import html_figure, html_page
 from torchcaps.reproduce.report import (
     HOW_JUDGED,
     PaperReport,

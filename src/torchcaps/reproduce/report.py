@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchcaps.compare.figures import Picture
 from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.html import ThemedFigure
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.claims_text import claimed_cells, table_label
 from torchcaps.reproduce.figures import table_pictures
@@ -27,7 +27,7 @@ class Section:
     name: str
     profile: Profile
     table: PrintedTable | None
-    pictures: list[Picture]
+    pictures: list[ThemedFigure]
 
 
 @dataclass(frozen=True)
