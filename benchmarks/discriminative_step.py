@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
-from torchcaps.train import fit, new_run, read_lines, resolve
+from torchcaps.train import fit_run, new_run, read_metrics, resolve
 
 GAMMAS = (0.0, 1e-5, 1e-4, 1e-3)
 SCHEDULES = {"fashion-mnist": "step:0.96:1000", "mnist": "step:0.5:1000"}
@@ -26,8 +26,8 @@ def validation_accuracies(data: str, gamma: float, folder: Path) -> list[float]:
     options = {"routing_options": {"gamma": gamma}}
     config = resolve(**TRAINING, data=data, schedule=SCHEDULES[data], options=options)
     run = new_run(config, folder / f"{data}-{gamma}")
-    fit(run)
-    return [100 * line.accuracy for line in read_lines(run.metrics_file) if line.split == "validation"]
+    fit_run(run)
+    return [100 * line.accuracy for line in read_metrics(run.metrics_file) if line.split == "validation"]
 
 
 def main() -> None:

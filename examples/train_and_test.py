@@ -7,7 +7,7 @@ import torch
 
 import torchcaps
 from torchcaps.evaluate import evaluate_run
-from torchcaps.train import fit, new_run, resolve
+from torchcaps.train import fit_run, new_run, resolve
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     # Whatever is not named comes from the paper and the dataset; a wrong name is told before anything is trained.
     config = resolve(model="capsnet", data=given.data, epochs=given.epochs, train_images=given.train_images)
     run = new_run(config, given.out)
-    fit(run)  # killed and called again with open_run(given.out), it goes on where it stood
+    fit_run(run)  # killed and called again with open_run(given.out), it goes on where it stood
     result = evaluate_run(run)
     print(f"{result['test_accuracy']:.2%} of {result['test_images']:,} test images are right")
 

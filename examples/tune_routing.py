@@ -10,7 +10,7 @@ from pathlib import Path
 
 import optuna
 
-from torchcaps.train import Callback, fit, new_run, resolve
+from torchcaps.train import Callback, fit_run, new_run, resolve
 
 
 class Pruning(Callback):
@@ -31,7 +31,7 @@ def train(trial: optuna.Trial, settings: dict, folder: Path) -> float:
     rate = trial.suggest_float("learning_rate", 1e-4, 1e-2, log=True)
     options = {"routing": "dynamic", "routing_options": {"iterations": iterations}, "filters": 16, "types": 4}
     config = resolve(model="capsnet", options=options, learning_rate=rate, **settings)
-    return fit(new_run(config, folder / f"trial-{trial.number}"), callbacks=[Pruning(trial)]).best_accuracy
+    return fit_run(new_run(config, folder / f"trial-{trial.number}"), callbacks=[Pruning(trial)]).best_accuracy
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.train import Callback, fit, new_run, resolve, training_sets
+from torchcaps.train import Callback, fit_run, new_run, resolve, training_splits
 
 
 class Lengths(Callback):
@@ -40,10 +40,10 @@ def main() -> None:
     parser.add_argument("--train-images", type=int, default=2000)
     given = parser.parse_args()
     config = resolve(model="capsnet", data=given.data, epochs=given.epochs, train_images=given.train_images)
-    _, validation = training_sets(config)
+    _, validation = training_splits(config)
     batch = validation.batch(torch.arange(min(100, len(validation))))
     with tempfile.TemporaryDirectory() as folder:
-        fit(new_run(config, Path(folder) / "run"), callbacks=[Lengths(batch.images, batch.labels)])
+        fit_run(new_run(config, Path(folder) / "run"), callbacks=[Lengths(batch.images, batch.labels)])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from torchcaps.evaluate.clean import test_images
 from torchcaps.files import atomic_path, make_folder, read_json, write_json, write_text
 from torchcaps.pretrained.cards import ROOT, Card, samples_file
 from torchcaps.pretrained.loading import WEIGHTS, file_hash, load_pretrained
-from torchcaps.train import RunConfig, RunFolder, load, measure, open_run
+from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, open_run
 
 SAMPLES = 40  # images, as many of each class
 LOOKED_AT = 1000  # test images among which they are found
@@ -53,7 +53,7 @@ def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
         training=made_by(run),
         licence=datasets.get(config.data).licence,
     )
-    measured = measure(load_pretrained(card, root), test_images(config))
+    measured = evaluate_accuracy(load_pretrained(card, root), test_images(config))
     card = card.model_copy(update={"test_accuracy": measured.accuracy, "test_images": measured.images})
     write_samples(config, root)
     write_json(folder / "card.json", card.model_dump(mode="json"))

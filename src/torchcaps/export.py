@@ -19,7 +19,7 @@ from torchcaps.errors import TorchcapsError, need_extra, unknown_name
 from torchcaps.files import atomic_path
 from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.models import Model
-from torchcaps.pretrained.loading import describe_input, open_trained
+from torchcaps.pretrained.loading import describe_input, load_trained
 from torchcaps.progress import progress_bar
 
 __all__ = ["FORMATS", "Exported", "export_model"]
@@ -179,7 +179,7 @@ def _open(source: str | Path | Model) -> tuple[Model, dict[str, str], Path]:
     if isinstance(source, Model):
         names = source.class_names or tuple(map(str, range(source.classes)))
         return source, _describe(source, type(source).__name__, names), Path("model")
-    trained = open_trained(source)
+    trained = load_trained(source)
     about = {"data": trained.config.data, "size": trained.config.size}
     details = _describe(trained.model, trained.config.model, trained.config.class_names) | about
     return trained.model, details, Path(source) / "model" if Path(source).is_dir() else Path(trained.name)

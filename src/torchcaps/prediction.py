@@ -20,7 +20,7 @@ from torchcaps.data.io.pictures import is_picture, picture_form, read_pictures
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import printable, write_text
 from torchcaps.models import Model
-from torchcaps.pretrained.loading import open_trained
+from torchcaps.pretrained.loading import load_trained
 from torchcaps.progress import progress_bar
 
 __all__ = ["Answer", "Predictions", "draw_least_sure", "predict", "write_csv"]
@@ -89,7 +89,7 @@ def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Pat
         pictures: a file, a folder (with what is in its subfolders), or paths.
     """
     if not isinstance(model, Model):
-        model = open_trained(model).model
+        model = load_trained(model).model
     model.eval()
     size, grey = picture_form(model.image_shape)
     paths, boundary = list_pictures(pictures)

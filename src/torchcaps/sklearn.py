@@ -22,7 +22,7 @@ from torchcaps.data.datasets.tensor_images import HeldImages, held_dataset
 from torchcaps.errors import TorchcapsError, need_extra
 from torchcaps.models import Model, create_model
 from torchcaps.progress import silence
-from torchcaps.train import fit, load, new_run, resolve
+from torchcaps.train import fit_run, load, new_run, resolve
 
 __all__ = ["CapsuleClassifier"]
 
@@ -182,7 +182,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.augmentation, self.validation = augmentation, validation
         self.device, self.random_state, self.verbose = device, random_state, verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit_run(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on images and their labels, which may be of any kind."""
         samples, targets = validate_data(self, X, y, allow_nd=True, dtype=np.float32, ensure_min_samples=2)
         check_classification_targets(targets)
@@ -217,7 +217,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             )
             run = new_run(config, Path(folder) / "run")
-            fit(run)
+            fit_run(run)
             return load(run.path)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from torchcaps.data.datasets.affnist import change_digits
 from torchcaps.data.datasets.multimnist import OverlaidDigits
 from torchcaps.data.turntable import open_turntable
 from torchcaps.models import create_model
-from torchcaps.train.objective import seen_by
+from torchcaps.train.objective import crop_to_model
 
 
 def learn(record: DatasetRecord, images: ImageSet, steps: int = 8) -> None:
@@ -37,7 +37,7 @@ def learn(record: DatasetRecord, images: ImageSet, steps: int = 8) -> None:
     assert all(torch.isfinite(torch.tensor(losses)))
     assert min(losses[1:]) < losses[0]
     assert any(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
-    assert model(seen_by(model, first.images)).scores.shape == (16, len(record.class_names))
+    assert model(crop_to_model(model, first.images)).scores.shape == (16, len(record.class_names))
 
 
 def test_glyphs() -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from torchcaps.data import datasets, load_dataset, open_images
 from torchcaps.data.datasets.image_folder import Balance, divide_by_class, fit_pictures, open_named
-from torchcaps.train import fresh_path, resolve
+from torchcaps.train import new_run_path, resolve
 
 
 def fill(folder: Path, sizes: list[tuple[int, int]], mode: str = "RGB") -> list[Path]:
@@ -51,7 +51,7 @@ def test_a_run_keeps_what_was_chosen(tmp_path: Path) -> None:
     assert datasets.get(config.data).shape == (1, 32, 32)
     asked = resolve(model="capsnet", data=f"{data},size=40,seed=3")
     assert asked.data == f"{data},size=40,grey=1,seed=3"
-    name = fresh_path(Path("runs"), config).name
+    name = new_run_path(Path("runs"), config).name
     assert not set(name) & set(':\\/,=*?"<>|'), "a name that no system refuses"
 
 

@@ -19,7 +19,7 @@ from torchcaps.losses import losses
 from torchcaps.models import models
 from torchcaps.plugins import PREFIX
 from torchcaps.routing import routings
-from torchcaps.train import begin_run, fit, resolve
+from torchcaps.train import fit_run, new_run, resolve
 
 RUNS = ("a", "b")  # names of runs that pages use
 SMALL = {"filters": 8, "types": 2, "hidden": [16, 16]}
@@ -31,7 +31,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("furnished")
     settings = resolve(model="capsnet", data="glyphs", options=SMALL, train_images=64, test_images=32, steps=2, seed=0)
     first = folder / "runs" / RUNS[0]
-    fit(begin_run(settings, first))
+    fit_run(new_run(settings, first))
     for name in RUNS[1:]:
         shutil.copytree(first, folder / "runs" / name)
     draw_digit(folder / "digit.png")

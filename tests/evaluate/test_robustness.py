@@ -10,7 +10,7 @@ import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import Request, evaluate_robustness, save_evaluation
 from torchcaps.evaluate.report import notes, summary_table
-from torchcaps.train import RunFolder, fit, new_run, resolve
+from torchcaps.train import RunFolder, fit_run, new_run, resolve
 
 QUICK = {"model": "tiny", "data": "glyphs", "train_images": 200, "steps": 12, "batch_size": 32, "device": "cpu"}
 
@@ -20,7 +20,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     folder = tmp_path_factory.mktemp("runs")
     made = [new_run(resolve(**QUICK, seed=seed, learning_rate=0.01), folder / f"tiny-{seed}") for seed in (0, 1)]
     for run in made:
-        fit(run)
+        fit_run(run)
     return made
 
 

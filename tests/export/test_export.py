@@ -15,13 +15,13 @@ from tests.train import tiny  # noqa: F401  (registers the model)
 from torchcaps import export
 from torchcaps.errors import TorchcapsError
 from torchcaps.export import DETAILS, export_model
-from torchcaps.pretrained.loading import open_trained
-from torchcaps.train import fit, new_run, resolve
+from torchcaps.pretrained.loading import load_trained
+from torchcaps.train import fit_run, new_run, resolve
 
 
 def test_a_run_becomes_an_onnx_file_that_explains_itself(tmp_path: Path) -> None:
     run = new_run(resolve(model="tiny", data="glyphs", train_images=60, epochs=1), tmp_path / "run")
-    fit(run)
+    fit_run(run)
     exported = export_model(run.path)
     assert exported.path == run.path / "model.onnx"
     assert exported.difference <= 1e-5
@@ -48,7 +48,7 @@ def test_shipped_weights_become_a_program_of_torch_export(tmp_path: Path) -> Non
     program = torch.export.load(exported.path, extra_files=extra)
     assert json.loads(extra[DETAILS]) == exported.details
     images = torch.rand(4, 1, 28, 28)
-    model = open_trained("capsnet-mnist-laptop").model
+    model = load_trained("capsnet-mnist-laptop").model
     with torch.no_grad():
         scores, pose = program.module()(images)
         wanted = model(images)

@@ -17,7 +17,7 @@ from torchcaps.data.io.download import File
 from torchcaps.evaluate.affine import FACTORS, STEPS
 from torchcaps.reproduce.spec import load_spec
 from torchcaps.train import RunFolder, resolve
-from torchcaps.train.checkpoint import Progress, save_checkpoint, save_weights
+from torchcaps.train.checkpoint import TrainingProgress, save_checkpoint, save_weights
 
 CONFIG = resolve(model="lenet", data="glyphs", options={"filters": [2, 3], "hidden": 8})
 CAPSULES = resolve(
@@ -88,7 +88,7 @@ def small_model() -> tuple[nn.Module, torch.optim.Optimizer]:
 
 def checkpoint_bytes(folder: Path) -> bytes:
     path = folder / "good.safetensors"
-    save_checkpoint(path, *small_model(), Progress(step=3))
+    save_checkpoint(path, *small_model(), TrainingProgress(step=3))
     return path.read_bytes()
 
 

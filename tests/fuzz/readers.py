@@ -47,7 +47,7 @@ from torchcaps.files import parse_yaml, read_json
 from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.pretrained.cards import read_card
 from torchcaps.pretrained.hub import from_folder, save_pretrained
-from torchcaps.pretrained.loading import open_trained_run
+from torchcaps.pretrained.loading import load_trained_run
 from torchcaps.pretrained.model_card import model_card
 from torchcaps.reproduce.figures import table_pictures
 from torchcaps.reproduce.report import made_with
@@ -56,7 +56,7 @@ from torchcaps.reproduce.runner import _troubles
 from torchcaps.reproduce.spec import load_spec, read_spec
 from torchcaps.reproduce.tables import build_table
 from torchcaps.train import config as run_config
-from torchcaps.train import load, open_run, read_lines, read_settings, validation_lines
+from torchcaps.train import load, open_run, read_metrics, read_settings, read_validation_metrics
 from torchcaps.train.checkpoint import load_checkpoint, load_weights
 from torchcaps.train.config import check
 
@@ -125,16 +125,16 @@ def read_run_result(path: Path) -> object:
     open_runs([run.path])
     result = run.result(*NEEDED)
     list(map(str, cells(COLUMNS, [result])))
-    card = model_card(open_trained_run(run.path), load_with="x", sha256="x")
+    card = model_card(load_trained_run(run.path), load_with="x", sha256="x")
     return card, _troubles({"": run}), json.dumps(result, allow_nan=False)
 
 
 def read_environment(path: Path) -> object:
-    return model_card(open_trained_run(path.parent), load_with="x", sha256="x")
+    return model_card(load_trained_run(path.parent), load_with="x", sha256="x")
 
 
-def read_metrics(path: Path) -> object:
-    lines = validation_lines(path)
+def read_validation(path: Path) -> object:
+    lines = read_validation_metrics(path)
     best = max(lines, key=lambda line: line.accuracy)
     return json.dumps([best.accuracy, best.step, lines[-1].images_per_second], allow_nan=False)
 
@@ -215,7 +215,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "environment of a run": Reader(
                 "environment/environment.json", json.dumps(ENVIRONMENT).encode(), read_environment, text=True
             ),
-            "metrics of a run": Reader("metrics/metrics.csv", METRICS.encode(), read_metrics, text=True),
+            "metrics of a run": Reader("metrics/metrics.csv", METRICS.encode(), read_validation, text=True),
             "robustness of a run": Reader(
                 "robustness/robustness.json", json.dumps(ROBUSTNESS).encode(), read_robustness, text=True
             ),
@@ -241,7 +241,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "result": Reader("r.json", json.dumps(RESULT).encode(), read_result, text=True),
             "card": Reader("card.json", json.dumps(CARD).encode(), read_card, text=True),
             "spec": Reader("spec.yaml", SPEC.encode(), lambda path: read_spec(_latin(path)), text=True),
-            "metrics": Reader("metrics.csv", METRICS.encode(), read_lines, text=True),
+            "metrics": Reader("metrics.csv", METRICS.encode(), read_metrics, text=True),
             "table of pictures": Reader(
                 "t.csv", b"path,label\na.png,cat\nb.png,dog\n", own_images.list_table, text=True
             ),

@@ -31,8 +31,8 @@ from torchcaps.reproduce.report import report_paper
 from torchcaps.reproduce.results import read_result
 from torchcaps.reproduce.runner import Folders, _troubles
 from torchcaps.reproduce.spec import load_spec
-from torchcaps.train import RunFolder, fit, load, new_run, open_run, read_lines, resolve
-from torchcaps.train.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
+from torchcaps.train import RunFolder, fit_run, load, new_run, open_run, read_metrics, resolve
+from torchcaps.train.checkpoint import TrainingProgress, load_checkpoint, read_progress, save_checkpoint
 from torchcaps.train.optimizers import make_optimizer
 
 HEADER = "step,epoch,split,loss,accuracy,learning_rate,images_per_second,seconds\n"
@@ -167,7 +167,7 @@ def test_weights_that_are_no_finite_numbers(run: RunFolder, tmp_path: Path, kind
     refused(lambda: load(run.path), "best.safetensors")
     refused(lambda: torchcaps.from_pretrained(folder), "model.safetensors")
     last = tmp_path / "last.safetensors"
-    save_checkpoint(last, *small_model(), Progress(step=3))
+    save_checkpoint(last, *small_model(), TrainingProgress(step=3))
     _changed(last, BAD_WEIGHTS[kind])
     refused(lambda: load_checkpoint(last, *small_model()), "last.safetensors")
 
@@ -175,7 +175,7 @@ def test_weights_that_are_no_finite_numbers(run: RunFolder, tmp_path: Path, kind
 @pytest.mark.parametrize("kind", BAD_WEIGHTS)
 def test_an_optimizer_state_that_is_no_finite_number(tmp_path: Path, kind: str) -> None:
     last = tmp_path / "last.safetensors"
-    save_checkpoint(last, *small_model(), Progress(step=3))
+    save_checkpoint(last, *small_model(), TrainingProgress(step=3))
     tensors = load_file(last)
     changed = BAD_WEIGHTS[kind](tensors["optimizer.0.exp_avg"])
     save_file({**tensors, "optimizer.0.exp_avg": changed}, last, {"progress": "{}"})
@@ -315,7 +315,7 @@ def test_metrics_that_say_nothing(run: RunFolder, content: str | None) -> None:
 
 def test_a_line_of_metrics_that_was_cut_short_is_left_out(run: RunFolder) -> None:
     run.metrics_file.write_text(HEADER + "50,1.0,train,0.5,0.9,0.001,99,1\n100,2.0,train,0.")
-    assert [line.step for line in read_lines(run.metrics_file)] == [50]
+    assert [line.step for line in read_metrics(run.metrics_file)] == [50]
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "[1, 1e999]", '{"a": ' + "1" * 400 + "}", "-9223372036854775809"])
@@ -376,8 +376,10 @@ def test_counters_beyond_the_end_of_a_run_end_it(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"train_images": 40, "epochs": 1})
     started = new_run(config, tmp_path / "run")
     model = config.build_model()
-    save_checkpoint(started.last, model, make_optimizer(model, config), Progress(step=10**9, validated_at=10**9))
-    assert fit(started).step == 10**9
+    save_checkpoint(
+        started.last, model, make_optimizer(model, config), TrainingProgress(step=10**9, validated_at=10**9)
+    )
+    assert fit_run(started).step == 10**9
 
 
 def test_a_sentence_about_many_options_is_short() -> None:

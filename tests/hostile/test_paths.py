@@ -23,7 +23,7 @@ from torchcaps.data.io.sources import PyPIWheel, take_from_tar
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
 from torchcaps.plugins import load_plugin, loaded_plugins
-from torchcaps.train import fit, new_run, resolve
+from torchcaps.train import fit_run, new_run, resolve
 
 WANTED = File("digits.bin", 20, "sha256:0")
 NAMES = ["../escaped", "/tmp/torchcaps-escaped", "package/../../escaped", "package/digits.bin/../../../escaped"]
@@ -115,7 +115,7 @@ def test_a_run_whose_folders_are_links_is_not_written_to(tmp_path: Path) -> None
     (tmp_path / "home").mkdir()
     (run.path / "checkpoints").symlink_to(tmp_path / "home")
     with pytest.raises(TorchcapsError, match="leads out of the run's folder"):
-        fit(run)
+        fit_run(run)
     assert everything_in(tmp_path / "home") == set()
 
 
@@ -132,7 +132,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     config = resolve(**settings, options={"filters": 8, "types": 2, "hidden": [16, 16]})
     run = new_run(config, tmp_path_factory.mktemp("trained") / "run")
-    fit(run)
+    fit_run(run)
     return run.path
 
 
@@ -200,7 +200,7 @@ def test_files_that_are_links_are_replaced_and_not_followed(tmp_path: Path) -> N
     (run.path / "checkpoints").mkdir()
     for link in (run.metrics_file, run.best):
         link.symlink_to(kept)
-    fit(run)
+    fit_run(run)
     assert kept.read_text() == "mine"
 
 
@@ -219,7 +219,7 @@ def test_a_plugin_is_loaded_by_the_user_alone(tmp_path: Path, monkeypatch: pytes
     for folder in (tmp_path, run.path):
         (folder / "plugin.py").write_text("open('ran', 'w')")
         (folder / "torchcaps_plugin.py").write_text("open('ran', 'w')")
-    fit(run)
+    fit_run(run)
     assert not list(tmp_path.rglob("ran"))
     assert loaded_plugins() == before
     for name in ("missing.py", "run", "plugin.txt"):

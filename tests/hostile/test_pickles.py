@@ -15,7 +15,7 @@ import torchcaps
 from tests.fuzz.readers import readers
 from tests.train import tiny  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import RunFolder, fit, new_run, resolve
+from torchcaps.train import RunFolder, fit_run, new_run, resolve
 
 SOURCE = Path(torchcaps.__file__).parent
 
@@ -74,7 +74,7 @@ def test_a_strangers_run_with_a_pickle_is_refused(tmp_path: Path, name: str, for
 
 
 def use(run: RunFolder, name: str) -> object:
-    return fit(run) if name.startswith("last") else torchcaps.load(run.path)
+    return fit_run(run) if name.startswith("last") else torchcaps.load(run.path)
 
 
 def test_a_zip_of_pickles_is_no_wheel(tmp_path: Path) -> None:

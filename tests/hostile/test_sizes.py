@@ -17,7 +17,7 @@ from tests.fuzz.good import small_model
 from torchcaps.data.io.pictures import read_picture
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import MOST_TEXT, read_json
-from torchcaps.train import read_lines, resolve
+from torchcaps.train import read_metrics, resolve
 from torchcaps.train.checkpoint import load_checkpoint, load_weights
 
 TERABYTE = 1 << 40
@@ -110,7 +110,7 @@ def test_a_text_without_end(tmp_path: Path) -> None:
     path.touch()
     with path.open("r+b") as file:
         file.truncate(TERABYTE)
-    for read in (read_json, read_lines):
+    for read in (read_json, read_metrics):
         with pytest.raises(TorchcapsError, match=f"holds more than {MOST_TEXT:,} bytes"):
             read(path)
 
@@ -127,7 +127,7 @@ def test_metrics_that_no_csv_reader_takes(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     good = "step,epoch,split,loss,accuracy,learning_rate,images_per_second,seconds\n1,1,train,1,1,1,1,1\n"
     path.write_text(good + '"' + "x" * 200_000 + '"\n\0\n9' + "9" * 5000 + ",1,train,1,1,1,1,1\n")
-    assert [line.step for line in read_lines(path)] == [1]
+    assert [line.step for line in read_metrics(path)] == [1]
 
 
 def test_a_picture_that_claims_to_be_huge(tmp_path: Path) -> None:

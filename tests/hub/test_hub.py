@@ -18,14 +18,14 @@ from torchcaps.evaluate import evaluate_run
 from torchcaps.files import read_json
 from torchcaps.pretrained import list_pretrained
 from torchcaps.pretrained.loading import file_hash
-from torchcaps.train import RunFolder, fit, new_run, resolve
+from torchcaps.train import RunFolder, fit_run, new_run, resolve
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     settings = {"model": "tiny", "data": "glyphs", "train_images": 200, "test_images": 100, "epochs": 1}
     run = new_run(resolve(**settings), tmp_path_factory.mktemp("runs") / "first")
-    fit(run)
+    fit_run(run)
     evaluate_run(run)
     return run
 

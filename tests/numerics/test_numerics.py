@@ -16,7 +16,7 @@ from torchcaps.data.base import Batch
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import ModelRecord, Output, models
 from torchcaps.models.chen2019 import LeNet
-from torchcaps.train import fit, new_run, resolve
+from torchcaps.train import fit_run, new_run, resolve
 
 QUICK = len(KINDS)  # a batch of one image of each kind
 
@@ -116,9 +116,9 @@ def test_a_batch_that_is_not_a_number_is_named(tmp_path: Path, monkeypatch: pyte
     settings = {"train_images": 100, "epochs": 1, "batch_size": 16, "device": "cpu", "save_minutes": 0.0}
     run = new_run(resolve(model="tiny", data="glyphs", **settings), tmp_path / "run")
     with pytest.raises(TorchcapsError, match=r"became nan at step \d+, images \[([\d, ]*\D)?7\b[\d, ]*\]\. .* kept in"):
-        fit(run)
+        fit_run(run)
     damaged_sizes.add(10)
     with pytest.raises(TorchcapsError, match="got NaN or infinity in 1 of 10 images, the first at index 7: "):
-        fit(new_run(run.config(), tmp_path / "other"))
+        fit_run(new_run(run.config(), tmp_path / "other"))
     monkeypatch.undo()
-    assert fit(run).step == 6
+    assert fit_run(run).step == 6

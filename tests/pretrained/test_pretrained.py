@@ -15,7 +15,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.pretrained import Card, find_card, list_pretrained, load_samples
 from torchcaps.pretrained.cards import ROOT, read_card
 from torchcaps.pretrained.loading import load_pretrained
-from torchcaps.train import fit, new_run, resolve
+from torchcaps.train import fit_run, new_run, resolve
 from torchcaps.train.objective import correct
 
 CARDS = list_pretrained()
@@ -87,7 +87,7 @@ def test_bundling_a_run(tmp_path: Path) -> None:
     """From a run to a folder that loads, with the accuracy of what was stored."""
     settings = {"model": "convnet-avg", "data": "glyphs", "train_images": 300, "test_images": 200, "epochs": 1}
     run = new_run(resolve(**settings, options={"filters": 8}), tmp_path / "run")
-    fit(run)
+    fit_run(run)
     card = bundle(run, "glyphs-tiny", tmp_path / "shipped")
     assert read_card(tmp_path / "shipped" / "convnet-avg-glyphs-tiny" / "card.json") == card
     assert (card.test_images, card.data, card.licence) == (200, "glyphs", "MIT")

@@ -7,14 +7,14 @@ from typing import Any
 
 import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.reproduce.measures import Measured, Subject, measures
-from torchcaps.train import RunFolder, fit, new_run, resolve
+from torchcaps.train import RunFolder, fit_run, new_run, resolve
 
 
 def small_run(path: Path, **settings: Any) -> RunFolder:
     """A trained run."""
     quick = {"model": "tiny", "data": "glyphs", "train_images": 200, "steps": 12, "batch_size": 32, "device": "cpu"}
     run = new_run(resolve(**quick | settings), path)
-    fit(run)
+    fit_run(run)
     return run
 
 

@@ -13,7 +13,7 @@ from torchcaps.evaluate.affine import PLACED, affine_sets
 from torchcaps.files import read_json, write_json
 from torchcaps.reproduce.measures import measures
 from torchcaps.reproduce.spec import list_papers, load_spec
-from torchcaps.train import RunFolder, load, read_lines
+from torchcaps.train import RunFolder, load, read_metrics
 
 LEARNING = {"learning_rate": 0.01, "train_images": 1000, "steps": 80}
 
@@ -81,7 +81,7 @@ def test_thirteen_crops_are_averaged(tmp_path: Path) -> None:
 
 
 def test_learning_curve_is_that_of_the_validation_images(run: RunFolder) -> None:
-    lines = [line for line in read_lines(run.metrics_file) if line.split == "validation"]
+    lines = [line for line in read_metrics(run.metrics_file) if line.split == "validation"]
     found = measured("learning-curve", run)
     assert found.details == {"curve": [[line.step, 100 * (1 - line.accuracy)] for line in lines], "split": "validation"}
     assert found.value == 100 * (1 - lines[-1].accuracy)

@@ -16,7 +16,7 @@ from torchcaps.files import file_lock
 from torchcaps.reproduce.jobs import Work
 from torchcaps.reproduce.results import CellResult, find_results, read_result
 from torchcaps.reproduce.runner import state_of, work_through
-from torchcaps.train import read_lines
+from torchcaps.train import read_metrics
 
 CELLS, TRAININGS = 6, 4  # of table1: three cells and two trainings, with two seeds each
 
@@ -122,7 +122,7 @@ def test_killed_in_the_middle_of_a_training_nothing_is_lost(tmp_path: Path, undi
     assert runner.wait(timeout=120) == -signal.SIGKILL
     (checkpoint,) = (tmp_path / "runs").glob("*/checkpoints/last.safetensors")
     (metrics,) = (tmp_path / "runs").glob("*/metrics.csv")
-    reached = max(line.step for line in read_lines(metrics))
+    reached = max(line.step for line in read_metrics(metrics))
     assert reached == 2 * (reached // 2) > 0, "a validation every two steps"
     assert checkpoint.stat().st_size
     assert not (tmp_path / "results" / "small2026").exists()
@@ -139,7 +139,7 @@ def test_two_runners_do_everything_exactly_once(tmp_path: Path, undisturbed: Pat
     assert weights(tmp_path) == weights(undisturbed)
     assert values(tmp_path) == values(undisturbed)
     for metrics in (tmp_path / "runs").glob("*/metrics.csv"):
-        steps = [line.step for line in read_lines(metrics) if line.split == "validation"]
+        steps = [line.step for line in read_metrics(metrics) if line.split == "validation"]
         assert steps == sorted(set(steps)), "trained by two runners"
 
 
@@ -161,11 +161,11 @@ def test_when_the_time_is_over_the_training_is_saved_and_goes_on_later(tmp_path:
     run(tmp_path, work, until=time.time() + 1.5)
     assert time.monotonic() - began < 10
     (metrics,) = (tmp_path / "runs").glob("*/metrics.csv")
-    first = read_lines(metrics)
+    first = read_metrics(metrics)
     assert state_of(work[0], tmp_path / "results") == "open"
     run(tmp_path, work)
     assert state_of(work[0], tmp_path / "results") == "done"
-    assert read_lines(metrics)[: len(first)] == first, "what was done is not done again"
+    assert read_metrics(metrics)[: len(first)] == first, "what was done is not done again"
 
 
 def test_nothing_is_begun_when_the_time_is_over(tmp_path: Path) -> None:

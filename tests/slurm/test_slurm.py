@@ -21,7 +21,7 @@ from tests.torture.scenarios import compare_runs
 from tests.torture.victims import Count
 from tests.train.measure_processes import CLOSE, difference, make
 from torchcaps.reproduce.results import find_results
-from torchcaps.train import RunFolder, fit, move_run
+from torchcaps.train import RunFolder, change_devices, fit_run
 from torchcaps.train.checkpoint import read_progress
 
 pytestmark = [
@@ -73,7 +73,7 @@ def long_run(tmp_path: Path) -> RunFolder:
 def calm(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """The same training, in this process and undisturbed."""
     run = make(tmp_path_factory.mktemp("calm") / "run", "capsnet", epochs=25, save_minutes=0.0)
-    fit(run)
+    fit_run(run)
     return run
 
 
@@ -85,7 +85,7 @@ def same(found: RunFolder, expected: RunFolder) -> None:
 
 def test_srun_starts_processes_that_share_a_run(tmp_path: Path) -> None:
     alone = make(tmp_path / "alone", "capsnet")
-    fit(alone)
+    fit_run(alone)
     shared = make(tmp_path / "shared", "capsnet")
     command = ["srun", "--nodes=1", "--ntasks-per-node=2", "--kill-on-bad-exit=1", PROGRAM, "train"]
     environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
@@ -123,7 +123,7 @@ def test_a_job_that_is_cancelled_is_saved(long_run: RunFolder, calm: RunFolder) 
     ask("scancel", job)
     wait_for("the end", lambda: not in_queue(job))
     assert steps_of(long_run) < steps_of(calm)
-    fit(long_run)
+    fit_run(long_run)
     same(long_run, calm)
 
 
@@ -192,6 +192,6 @@ def test_a_job_of_a_grid_is_put_back_and_goes_on(tmp_path: Path, order: tuple[st
 
 def test_more_machines_than_there_are(tmp_path: Path) -> None:
     run = make(tmp_path / "run", "capsnet")
-    move_run(run, nodes=2)
+    change_devices(run, nodes=2)
     done = subprocess.run([PROGRAM, "train", "--resume", str(run.path)], capture_output=True, text=True, check=False)
     assert "srun --nodes 2 --ntasks-per-node 1" in done.stderr

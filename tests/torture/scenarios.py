@@ -21,9 +21,9 @@ from torchcaps.data.io.download import File, find, obtain
 from torchcaps.files import UNFINISHED
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import work_through
-from torchcaps.train import Callback, RunFolder, fit, new_run, read_lines, resolve
+from torchcaps.train import Callback, RunFolder, fit_run, new_run, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
-from torchcaps.train.metrics import Line
+from torchcaps.train.metrics import MetricRow
 
 SETTINGS = {"data": "glyphs", "train_images": 200, "epochs": 2, "batch_size": 32, "device": "cpu", "save_minutes": 0.0}
 SMALL = {"filters": 8, "types": 2, "hidden": [16, 16]}
@@ -55,7 +55,7 @@ def undisturbed(work: Callable[[], object], said: Path) -> float:
 def resume(run: RunFolder, expected: RunFolder, said: Path, count: Count) -> None:
     """Let a disturbed run finish, and compare it to the undisturbed one."""
     count.victims += 1
-    if expect(in_process(lambda: fit(run), said), FINISHED, f"{run.path.name}, resumed", count):
+    if expect(in_process(lambda: fit_run(run), said), FINISHED, f"{run.path.name}, resumed", count):
         compare_runs(expected, run, count)
 
 
@@ -66,7 +66,7 @@ def compare_runs(expected: RunFolder, found: RunFolder, count: Count) -> None:
         if one.keys() != other.keys() or not all(torch.equal(one[name], other[name]) for name in one):
             count.wrong.append(f"{found.path.name}: {file} differs from the undisturbed run")
     lines = [
-        [(line.step, line.split, line.loss, line.accuracy) for line in read_lines(run.metrics_file)]
+        [(line.step, line.split, line.loss, line.accuracy) for line in read_metrics(run.metrics_file)]
         for run in (expected, found)
     ]
     if lines[0] != lines[1]:
@@ -80,20 +80,20 @@ def kill_trainings(folder: Path, kills: int, draw: random.Random, count: Count) 
     while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         name = draw.choice(list(TRAININGS))
         if name not in seconds:
-            seconds[name] = undisturbed(lambda name=name: fit(make_run(folder / name, name)), said)
+            seconds[name] = undisturbed(lambda name=name: fit_run(make_run(folder / name, name)), said)
         run = make_run(folder / f"{name}-{count.victims}", name)
-        until_done(lambda run=run: fit(run), said, seconds[name], min(10, kills - count.kills), draw, count)
+        until_done(lambda run=run: fit_run(run), said, seconds[name], min(10, kills - count.kills), draw, count)
         compare_runs(RunFolder(folder / name), run, count)
 
 
 def kill_while_saving(folder: Path, kills: int, draw: random.Random, count: Count) -> None:
     """SIGKILL when a checkpoint is half written."""
     said, expected = folder / "said", make_run(folder / "undisturbed", "tiny")
-    undisturbed(lambda: fit(expected), said)
+    undisturbed(lambda: fit_run(expected), said)
 
     def die(run: RunFolder, number: int) -> None:
         die_in_the_middle_of_writing(number)
-        fit(run)
+        fit_run(run)
 
     while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         run = make_run(folder / f"run-{count.victims}", "tiny")
@@ -114,7 +114,7 @@ class SendSignal(Callback):
     def __init__(self, number: int, step: int) -> None:
         self.number, self.step = number, step
 
-    def on_step(self, line: Line) -> None:
+    def on_step(self, line: MetricRow) -> None:
         if line.step == self.step:
             os.kill(os.getpid(), self.number)
 
@@ -125,12 +125,12 @@ def ask_to_stop(folder: Path, times: int, draw: random.Random, count: Count) -> 
     Saving every 60 minutes, a run of seconds has no other checkpoint of that step unless it was validated there.
     """
     said, expected = folder / "said", make_run(folder / "undisturbed", "tiny", save_minutes=60.0)
-    undisturbed(lambda: fit(expected), said)
+    undisturbed(lambda: fit_run(expected), said)
     for stop in range(2 * times):
         name, step = SIGNALS[stop % len(SIGNALS)], draw.randint(1, 11)
         run = make_run(folder / f"run-{stop}", "tiny", save_minutes=60.0)
         watch = SendSignal(getattr(signal, name), step)
-        ended = in_process(lambda run=run, watch=watch: fit(run, callbacks=[watch]), said)
+        ended = in_process(lambda run=run, watch=watch: fit_run(run, callbacks=[watch]), said)
         count.stops += 1
         if expect(ended, STOPPED, f"{name} after step {step}", count):
             saved = read_progress(run.last).step if run.last.is_file() else 0

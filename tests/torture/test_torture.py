@@ -23,7 +23,7 @@ from tests.torture.scenarios import ask_to_stop, compare_runs, make_run
 from tests.torture.victims import BROKEN, FINISHED, HUNG, REFUSED, STOPPED, Count, Ended, in_process
 from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import Interrupted, RunFolder, fit, processes
+from torchcaps.train import Interrupted, RunFolder, fit_run, processes
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_scenario_that_breaks_is_wrong_and_the_others_still_run(
 
 def test_a_changed_weight_and_a_lost_line_are_seen(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "tiny")
-    fit(run)
+    fit_run(run)
     shutil.copytree(run.path, tmp_path / "other")
     other = RunFolder(tmp_path / "other")
     same = Count()

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import tests.train.tiny  # noqa: F401  (registers the model)
-from torchcaps.train import checkpoint, fit, loop, open_run
+from torchcaps.train import checkpoint, fit_run, loop, open_run
 
 
 def die_at_call(module: Any, name: str, number: int) -> None:
@@ -68,7 +68,7 @@ def main() -> None:
     if moment == "step":
         kill_before(number)
     elif moment == "validation":
-        die_at_call(loop, "measure", number)
+        die_at_call(loop, "evaluate_accuracy", number)
     elif moment == "between":
         original = loop.save_weights
 
@@ -79,7 +79,7 @@ def main() -> None:
         loop.save_weights = save_then_arm
     elif moment == "writing":
         die_in_the_middle_of_writing(number)
-    fit(open_run(folder))
+    fit_run(open_run(folder))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from torchcaps.data.datasets import image_folder
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import Request, evaluate_robustness, evaluate_run
 from torchcaps.files import read_json, write_json
-from torchcaps.train import RunFolder, fit, new_run, resolve
+from torchcaps.train import RunFolder, fit_run, new_run, resolve
 
 SETTINGS = {"model": "tiny", "epochs": 1, "batch_size": 8, "device": "cpu", "augmentation": ""}
 
@@ -48,7 +48,7 @@ def forget() -> None:
 
 def trained(data: str = "images:photos", **more: object) -> RunFolder:
     run = new_run(resolve(**SETTINGS | {"data": data} | more), Path("run"))
-    fit(run)
+    fit_run(run)
     return run
 
 
@@ -109,7 +109,7 @@ def test_changed_pictures_are_refused(change: Callable[[], None], data: str, sen
     change()
     forget()
     for use in (
-        fit,
+        fit_run,
         evaluate_run,
         lambda run: evaluate_robustness(run, Request(attack=("fgsm",))),
         lambda run: run_comparison([Entry("tiny", resolve(**SETTINGS | {"data": data}))], Path("compared")),
@@ -140,7 +140,7 @@ def test_the_same_pictures_are_taken_without_a_word(photos: Path, caplog: pytest
     for path in photos.rglob("*.png"):
         path.touch()
     forget()
-    fit(run)
+    fit_run(run)
     evaluate_run(run)
     assert not caplog.records
 

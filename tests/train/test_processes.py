@@ -20,7 +20,7 @@ from tests.train import measure_processes
 from tests.train.measure_processes import CLOSE, difference, make, measure
 from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import Interrupted, RunFolder, fit, move_run, processes, read_lines, resolve
+from torchcaps.train import Interrupted, RunFolder, change_devices, fit_run, processes, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
 from torchcaps.train.distributed import World, find_world
 from torchcaps.train.sampler import batch_indices, share_of
@@ -36,7 +36,9 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) ->
     expected, found = read_progress(alone.last), read_progress(together.last)
     assert (found.step, found.images, found.validated_at) == (14, 350, 14)
     assert found.best_accuracy == pytest.approx(expected.best_accuracy, abs=0.051)  # one image of 20
-    lines = [[(line.step, line.split, line.loss) for line in read_lines(run.metrics_file)] for run in (alone, together)]
+    lines = [
+        [(line.step, line.split, line.loss) for line in read_metrics(run.metrics_file)] for run in (alone, together)
+    ]
     for (step, split, loss), (other_step, other_split, other_loss) in zip(*lines, strict=True):
         assert (step, split) == (other_step, other_split)
         assert loss is None or loss == pytest.approx(other_loss, abs=1e-5)
@@ -44,8 +46,8 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) ->
 
 def test_a_difference_between_processes_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (make(tmp_path / name, "capsnet", steps=1) for name in ("one", "other"))
-    fit(one)
-    fit(other)
+    fit_run(one)
+    fit_run(other)
     assert difference(one, other) == 0
     weights = load_file(other.last)
     value = next(value for name, value in weights.items() if name.startswith("model.")).flatten()
@@ -57,7 +59,7 @@ def test_a_difference_between_processes_is_seen(tmp_path: Path, monkeypatch: pyt
     def refuse(run: RunFolder) -> None:
         raise TorchcapsError("a process was lost")
 
-    monkeypatch.setattr(measure_processes, "fit", refuse)
+    monkeypatch.setattr(measure_processes, "fit_run", refuse)
     out = tmp_path / "processes.json"
     assert measure_processes.main(["--pairs", "capsnet/ddp", "capsnet/fsdp", "--out", str(out)]) == 1
     report = json.loads(out.read_text())
@@ -74,8 +76,8 @@ def test_batch_statistics_are_those_of_the_whole_batch(tmp_path: Path) -> None:
         make(tmp_path / "a", "ar-capsnet", steps=1),
         make(tmp_path / "b", "ar-capsnet", steps=1, devices=2),
     )
-    fit(alone)
-    fit(together)
+    fit_run(alone)
+    fit_run(together)
     first, second = load_file(alone.last), load_file(together.last)
     for name, value in first.items():
         if name.endswith("square_avg"):
@@ -86,10 +88,10 @@ def test_batch_statistics_are_those_of_the_whole_batch(tmp_path: Path) -> None:
 
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
     alone, moved = make(tmp_path / "alone", "capsnet"), make(tmp_path / "moved", "capsnet", devices=2, steps=6)
-    fit(alone)
-    assert fit(moved).step == 6
-    move_run(moved, devices=1, steps=None)
-    assert fit(moved).step == 14
+    fit_run(alone)
+    assert fit_run(moved).step == 6
+    change_devices(moved, devices=1, steps=None)
+    assert fit_run(moved).step == 14
     gap = difference(alone, moved)
     print(f"six steps in two processes, eight in one: weights differ by at most {gap:.2e}")
     assert gap < CLOSE
@@ -131,19 +133,19 @@ def test_when_one_is_killed_the_other_stops_and_the_run_goes_on(
     with pytest.raises(
         TorchcapsError, match=r"process 2 of 2 was killed by SIGKILL, and the others were stopped.*resume"
     ):
-        fit(run)
+        fit_run(run)
     assert time.monotonic() - killed_at < 2 * processes.PATIENCE
     reached = read_progress(run.last).step
     assert reached >= 3
-    move_run(run, devices=1, steps=reached + 2)
-    assert fit(run).step == reached + 2
+    change_devices(run, devices=1, steps=reached + 2)
+    assert fit_run(run).step == reached + 2
 
 
 def test_who_asks_one_to_stop_stops_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make(tmp_path / "run", "capsnet", devices=2, epochs=1000, save_minutes=0.0)
     while_training(run, lambda pids: os.kill(pids[1], signal.SIGUSR1), monkeypatch)
     with pytest.raises(Interrupted):
-        fit(run)
+        fit_run(run)
     assert read_progress(run.last).step >= 3
 
 
@@ -176,7 +178,7 @@ def test_by_command_and_resumed_in_one_process(torchcaps_command: Command) -> No
 def test_a_trouble_is_told_once(tmp_path: Path) -> None:
     run = make(tmp_path / "run", "capsnet", devices=2, learning_rate=1e30)
     with pytest.raises(TorchcapsError, match=r"(became|no longer finite).* at step \d+"):
-        fit(run)
+        fit_run(run)
 
 
 def test_each_image_belongs_to_one_process() -> None:

@@ -17,7 +17,7 @@ import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
 from torchcaps.kernels import autotune
-from torchcaps.train import Interrupted, RunFolder, fit, move_run, new_run, read_lines, resolve
+from torchcaps.train import Interrupted, RunFolder, change_devices, fit_run, new_run, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
 
 PER_EPOCH = 6  # 180 images for training in batches of 32
@@ -70,12 +70,12 @@ def same_weights(one: RunFolder, other: RunFolder) -> bool:
 )
 def test_killed_and_resumed_is_bit_identical(tmp_path: Path, name: str, moment: str, number: int) -> None:
     undisturbed, killed = make(tmp_path / "a", name), make(tmp_path / "b", name)
-    fit(undisturbed)
+    fit_run(undisturbed)
     assert train_in_a_process(killed, moment, number) == -signal.SIGKILL
-    fit(killed)
+    fit_run(killed)
     assert same_weights(undisturbed, killed)
     lines = [
-        [(line.step, line.split, line.loss, line.accuracy) for line in read_lines(r.metrics_file)]
+        [(line.step, line.split, line.loss, line.accuracy) for line in read_metrics(r.metrics_file)]
         for r in (undisturbed, killed)
     ]
     assert lines[0] == lines[1]
@@ -91,37 +91,37 @@ def test_a_stateful_order_would_be_caught(tmp_path: Path) -> None:
 
 def test_saving_rarely_or_often_gives_the_same_weights(tmp_path: Path) -> None:
     often, rarely = make(tmp_path / "a", "tiny"), make(tmp_path / "b", "tiny", save_minutes=60.0)
-    fit(often)
-    fit(rarely)
+    fit_run(often)
+    fit_run(rarely)
     assert same_weights(often, rarely)
 
 
 def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
     run = make(tmp_path / "a", "tiny")
-    fit(run)
+    fit_run(run)
     before = run.last.read_bytes(), run.metrics_file.read_bytes()
-    fit(run)
+    fit_run(run)
     assert (run.last.read_bytes(), run.metrics_file.read_bytes()) == before
 
 
 def test_seeds_differ(tmp_path: Path) -> None:
     one, other = make(tmp_path / "a", "tiny"), make(tmp_path / "b", "tiny", seed=1)
-    fit(one)
-    fit(other)
+    fit_run(one)
+    fit_run(other)
     assert not same_weights(one, other)
 
 
 def stop_after(run: RunFolder, steps: int) -> None:
     calls = itertools.count(1)
     with pytest.raises(Interrupted):
-        fit(run, over=lambda: next(calls) == steps)
+        fit_run(run, should_stop=lambda: next(calls) == steps)
 
 
 def test_a_checkpoint_beyond_the_last_step_ends_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = make(tmp_path / "run", "tiny")
     stop_after(run, 5)
-    move_run(run, steps=4)
-    assert fit(run, over=lambda: True).step == 5
+    change_devices(run, steps=4)
+    assert fit_run(run, should_stop=lambda: True).step == 5
     assert "at step 5, beyond the 4 steps" in caplog.text
     assert run.best.is_file()
 
@@ -132,13 +132,13 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
 
     def resume_again() -> bool:
         with pytest.raises(TorchcapsError, match="is being trained by another process") as caught:
-            fit(run)
+            fit_run(run)
         refused.append(str(caught.value))
         return len(refused) == 2
 
     with pytest.raises(Interrupted):
-        fit(run, over=resume_again)
-    assert fit(run).step == 2 * PER_EPOCH, "the lock ends with the training"
+        fit_run(run, should_stop=resume_again)
+    assert fit_run(run).step == 2 * PER_EPOCH, "the lock ends with the training"
 
 
 def test_settings_of_a_run_under_way_stay_as_they_are(tmp_path: Path) -> None:
@@ -147,11 +147,11 @@ def test_settings_of_a_run_under_way_stay_as_they_are(tmp_path: Path) -> None:
 
     def move() -> bool:
         with pytest.raises(TorchcapsError, match="is being trained by another process"):
-            move_run(run, device="auto")
+            change_devices(run, device="auto")
         return True
 
     with pytest.raises(Interrupted):
-        fit(run, over=move)
+        fit_run(run, should_stop=move)
     assert run.config_file.read_bytes() == before
 
 
@@ -168,10 +168,10 @@ def test_a_closed_terminal_saves_the_run(tmp_path: Path, ignored: bool) -> None:
 
     try:
         if ignored:
-            assert fit(run, over=hang_up).step == 2 * PER_EPOCH
+            assert fit_run(run, should_stop=hang_up).step == 2 * PER_EPOCH
         else:
             with pytest.raises(Interrupted):
-                fit(run, over=hang_up)
+                fit_run(run, should_stop=hang_up)
             assert read_progress(run.last).step in (1, 2)
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -196,15 +196,15 @@ def test_a_resumed_run_keeps_the_forms_of_its_convolutions(tmp_path: Path, monke
     autotune.spectral_is_faster.cache_clear()
     monkeypatch.setitem(MODELS, "spectral", SPECTRAL)
     undisturbed, resumed, anew = (make(tmp_path / name, "spectral") for name in ("a", "b", "c"))
-    fit(undisturbed)
+    fit_run(undisturbed)
     stop_after(resumed, 8)
     flip_measurements()
-    fit(resumed)
+    fit_run(resumed)
     assert same_weights(undisturbed, resumed)
     recorded = read_json(resumed.environment_file)["training"]
     assert recorded["threads"] == 1
     assert {name.split()[-1] for name in recorded["convolutions"]} == {"training", "inference"}
-    fit(anew)
+    fit_run(anew)
     assert not same_weights(undisturbed, anew), "the other form has other bits, otherwise this tests nothing"
     autotune.spectral_is_faster.cache_clear()
 
@@ -229,5 +229,5 @@ def test_a_damaged_record_of_forms_is_made_anew(tmp_path: Path, content: str) ->
     run = make(tmp_path / "run", "tiny")
     stop_after(run, 2)
     run.environment_file.write_text(content, encoding="utf-8")
-    assert fit(run).step == 2 * PER_EPOCH
+    assert fit_run(run).step == 2 * PER_EPOCH
     assert read_json(run.environment_file)["training"]["convolutions"] == {}

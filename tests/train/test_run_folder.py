@@ -10,7 +10,7 @@ import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.compare import Entry, run_comparison
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json, write_text
-from torchcaps.train import begin_run, new_run, resolve
+from torchcaps.train import new_run, resolve
 
 CONFIG = resolve(model="tiny", data="glyphs", train_images=100, test_images=50, steps=1, device="cpu")
 
@@ -27,7 +27,7 @@ def leave_beginning(path: Path, files: list[str]) -> None:
 @pytest.mark.parametrize("files", [[], ["environment.json"], ["environment.json", "dataset.json"]], ids=len)
 def test_a_beginning_is_taken_over(tmp_path: Path, files: list[str]) -> None:
     leave_beginning(tmp_path / "run", files)
-    assert begin_run(CONFIG, tmp_path / "run").config() == CONFIG
+    assert new_run(CONFIG, tmp_path / "run").config() == CONFIG
     leave_beginning(tmp_path / "compared" / "tiny-seed0", files)
     comparison = run_comparison([Entry("tiny", CONFIG)], tmp_path / "compared", robustness=False)
     assert comparison.results["tiny"][0]["test_images"] == 50
@@ -37,7 +37,7 @@ def test_a_beginning_is_taken_over(tmp_path: Path, files: list[str]) -> None:
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path, name: str) -> None:
     write_text(tmp_path / "compared" / "tiny-seed0" / name, '{"mine": 1}')
     with pytest.raises(TorchcapsError, match=r"is not empty: name another folder$"):
-        begin_run(CONFIG, tmp_path / "compared" / "tiny-seed0")
+        new_run(CONFIG, tmp_path / "compared" / "tiny-seed0")
     with pytest.raises(TorchcapsError, match=r"has no config\.yaml"):
         run_comparison([Entry("tiny", CONFIG)], tmp_path / "compared", robustness=False)
     assert (tmp_path / "compared" / "tiny-seed0" / name).read_text(encoding="utf-8") == '{"mine": 1}'
@@ -47,7 +47,7 @@ def test_a_run_that_has_begun_is_to_be_resumed(tmp_path: Path) -> None:
     run = new_run(CONFIG, tmp_path / "run")
     write_json(run.path / "result.json", {})
     with pytest.raises(TorchcapsError, match=r"is not empty.*--resume"):
-        begin_run(CONFIG, run.path)
+        new_run(CONFIG, run.path)
 
 
 def test_two_comparisons_in_one_folder(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import read_settings, resolve, sampler
 from torchcaps.train.optimizers import make_schedule
-from torchcaps.train.sampler import batch_indices, epoch_order, steps_per_epoch
+from torchcaps.train.sampler import batch_indices, epoch_permutation, steps_per_epoch
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_an_epoch_sees_every_image_once() -> None:
     for epoch in (0, 1):
         seen = [i for step in range(steps) for i in batch_indices(103, 10, 7, epoch * steps + step).tolist()]
         assert sorted(seen) == list(range(103))
-    assert epoch_order(103, 7, 0).tolist() != epoch_order(103, 7, 1).tolist()
-    assert epoch_order(103, 7, 0).tolist() != epoch_order(103, 8, 0).tolist()
+    assert epoch_permutation(103, 7, 0).tolist() != epoch_permutation(103, 7, 1).tolist()
+    assert epoch_permutation(103, 7, 0).tolist() != epoch_permutation(103, 8, 0).tolist()
 
 
 def test_an_epoch_of_an_endless_set_sees_every_image_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def compare(
     from torchcaps.compare.table import COLUMNS, SUSPECT, cells, robust_columns
     from torchcaps.evaluate.viewpoint import check_viewpoints
     from torchcaps.files import file_name
-    from torchcaps.train import resolve, training_sets
+    from torchcaps.train import resolve, training_splits
 
     settings = s.merge(config, None, flags)
     if is_own(settings.get("data", "")):
@@ -82,7 +82,7 @@ def compare(
         configs[0].build_model()  # what cannot be built or fetched should fail before a folder is made
         entries += [Entry(label, config) for config in configs]
     first = entries[0].config
-    training_sets(first)
+    training_splits(first)
     path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{file_name(shown_name(first.data))}"
     s.write_sheet(first.data, path / "pictures.png", quiet=json)
     with console.resumable(f"the same command with --out {path}"):

@@ -199,9 +199,9 @@ def predict(
     """Say what is on pictures, with the probability of each class; a broken file is named and the rest goes on."""
     from torchcaps.prediction import draw_least_sure, write_csv
     from torchcaps.prediction import predict as ask
-    from torchcaps.pretrained.loading import open_trained
+    from torchcaps.pretrained.loading import load_trained
 
-    model = open_trained(run).model
+    model = load_trained(run).model
     found = ask(model, pictures)
     for problem in found.broken.values():
         console.warn(problem)

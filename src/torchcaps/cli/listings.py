@@ -135,10 +135,10 @@ def weights(
 
 
 def _show_card(name: str) -> None:
-    from torchcaps.pretrained.loading import open_trained
+    from torchcaps.pretrained.loading import load_trained
     from torchcaps.pretrained.model_card import model_card
 
-    trained = open_trained(name)
+    trained = load_trained(name)
     model, tag, digest = (trained.result[key] for key in ("model", "tag", "sha256"))
     line = f'torchcaps.create_model("{model}", pretrained="{tag}")'
     console.out.print(model_card(trained, load_with=line, sha256=digest), soft_wrap=True)

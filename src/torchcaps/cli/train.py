@@ -53,7 +53,16 @@ def train(
     data = s.data_of(data, images)
     flags = {key: value for key, value in locals().items() if key not in OWN}
     from torchcaps.evaluate import evaluate_run
-    from torchcaps.train import begin_run, fit, fresh_path, is_first, move_run, open_run, resolve, training_sets
+    from torchcaps.train import (
+        change_devices,
+        fit_run,
+        is_main_process,
+        new_run,
+        new_run_path,
+        open_run,
+        resolve,
+        training_splits,
+    )
 
     if resume:
         given = {key: value for key, value in flags.items() if value is not None}
@@ -62,18 +71,18 @@ def train(
             raise TorchcapsError(
                 f"a resumed run keeps its settings: leave out {', '.join(kept) or '--config and --set'}"
             )
-        run = move_run(open_run(resume), **given)
+        run = change_devices(open_run(resume), **given)
     else:
         settings = resolve(**s.merge(config, options, flags))
         s.introduce(settings.data, quiet=json)
         settings.build_model()  # what cannot be built or fetched should fail before a folder is made
-        training_sets(settings)
-        run = begin_run(settings, out or fresh_path(runs, settings))
-        if is_first():
+        training_splits(settings)
+        run = new_run(settings, out or new_run_path(runs, settings))
+        if is_main_process():
             s.write_sheet(settings.data, run.output("pictures.png"), quiet=json)
     with console.resumable(f"torchcaps train --resume {run.path}"):
-        fit(run)
-    if not is_first():
+        fit_run(run)
+    if not is_main_process():
         return
     result = evaluate_run(run)
     if json:

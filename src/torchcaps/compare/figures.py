@@ -22,8 +22,8 @@ from torchcaps.evaluate.figures import Results, affine_chart, attack_curves, ove
 from torchcaps.evaluate.overlap import has_conditional_decoder
 from torchcaps.html import ThemedFigure, data_url
 from torchcaps.models import Model
-from torchcaps.train import load, read_lines
-from torchcaps.train.objective import seen_by
+from torchcaps.train import load, read_metrics
+from torchcaps.train.objective import crop_to_model
 
 # MERGED Pictures of how robust the models of a comparison are.
 matplotlib.use("agg")
@@ -53,7 +53,7 @@ def learning_curves(comparison: Comparison) -> ThemedFigure:
         for number, (name, runs) in enumerate(comparison.runs.items()):
             colour = COLOURS[number % len(COLOURS)]
             for run in runs:
-                lines = read_lines(run.metrics_file)
+                lines = read_metrics(run.metrics_file)
                 train = [line for line in lines if line.split == "train"]
                 held = [line for line in lines if line.split == "validation"]
                 label = figure_text(name) if run is runs[0] else None
@@ -121,7 +121,7 @@ def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: The
 def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> ThemedFigure:
     """Test images above, what the model draws from its winning capsule below."""
     count = min(count, len(images))
-    pictures = seen_by(model, images.batch(torch.arange(count)).images)
+    pictures = crop_to_model(model, images.batch(torch.arange(count)).images)
     with torch.no_grad():
         output = model(pictures)
         drawn = model.reconstruct(output)
@@ -145,7 +145,7 @@ def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) 
 
 def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4) -> ThemedFigure:
     """One row for each of the dimensions that change the drawing most."""
-    image = seen_by(model, images.batch(torch.arange(1)).images)[0]
+    image = crop_to_model(model, images.batch(torch.arange(1)).images)[0]
     drawn = perturb_dimensions(model, image)  # (D, steps, C, H, W)
     chosen = change_of_drawing(drawn).argsort(descending=True)[:dimensions].tolist()
     steps = drawn.shape[1]

@@ -12,7 +12,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.clean import reached_target, stop_like_baseline
 from torchcaps.files import file_lock, file_name, write_json
-from torchcaps.train import RunConfig, RunFolder, fit, is_free, new_run, open_run
+from torchcaps.train import RunConfig, RunFolder, fit_run, is_free, new_run, open_run
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _compare(
             announce(f"{run.path.name}: done before, taken as it is")
             result = run.result(*NEEDED)
         else:
-            fit(run)
+            fit_run(run)
             result = evaluate_run(run)
         if robustness and reached_target([result]):
             result["robustness"] = quick_robustness(run)

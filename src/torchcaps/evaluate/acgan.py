@@ -29,9 +29,9 @@ from torchcaps.evaluate.clean import first_images
 from torchcaps.files import cache_folder, make_folder
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
-from torchcaps.train import measure
+from torchcaps.train import evaluate_accuracy
 from torchcaps.train.checkpoint import (
-    Progress,
+    TrainingProgress,
     all_finite,
     load_checkpoint,
     load_weights,
@@ -164,7 +164,7 @@ def train_acgan(folder: Path, settings: GanSettings, epochs: int = EPOCHS) -> No
         torch.manual_seed(settings.seed)
         gan, last = ACGAN(), folder / "last.safetensors"
         optimizer = torch.optim.Adam(gan.parameters(), settings.learning_rate, betas=(settings.beta1, 0.999))
-        progress = load_checkpoint(last, gan, optimizer) if last.is_file() else Progress()
+        progress = load_checkpoint(last, gan, optimizer) if last.is_file() else TrainingProgress()
         for epoch in range(progress.step // per_epoch + 1, epochs + 1):
             with progress_bar(f"AC-GAN, epoch {epoch} of {epochs}", per_epoch) as advance:
                 for step in range(progress.step, epoch * per_epoch):
@@ -240,7 +240,7 @@ def measure_acgan(
         drawn = generate(settings.folder(), epoch, count)
         variety[str(epoch)] = _variety(drawn)
         shown = first_images(model, drawn, None)
-        errors[str(epoch)] = 1 - measure(model, shown, description=f"epoch {epoch}").accuracy
+        errors[str(epoch)] = 1 - evaluate_accuracy(model, shown, description=f"epoch {epoch}").accuracy
     seen = "all" if settings.train_images is None else f"{settings.train_images:,}"
     about = f"digits drawn by an AC-GAN after each of {epochs} epochs on {seen} images of {settings.data}"
     found: dict[str, Any] = {"name": "acgan", "about": about, "images": count, "settings": asdict(settings)}

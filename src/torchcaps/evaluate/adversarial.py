@@ -24,7 +24,7 @@ from torchcaps.evaluate.sanity import (
     measure_gradient,
 )
 from torchcaps.models import Model
-from torchcaps.train.objective import seen_by
+from torchcaps.train.objective import crop_to_model
 
 # By channels: drawings and grey pictures bear more than photographs.
 EPSILONS = {
@@ -120,7 +120,7 @@ def first_pixels(model: Model, images: ImageSet, count: int | None) -> tuple[Ten
     used = len(images) if count is None else min(count, len(images))
     batch = images.batch(torch.arange(used))
     device = next(model.parameters()).device
-    return seen_by(model, batch.images).to(device), batch.labels.to(device)
+    return crop_to_model(model, batch.images).to(device), batch.labels.to(device)
 
 
 def _row(record: AttackRecord, epsilon: float, result: AttackResult, seconds: float, labels: Tensor) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.viewpoint import FAMILIAR
 from torchcaps.files import write_json
 from torchcaps.models import Model
-from torchcaps.train import RunConfig, RunFolder, load, measure, resolve, validation_lines
+from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, read_validation_metrics, resolve
 
 
 # MERGED Matched accuracy: models are compared where they are equally good at what they were trained for
@@ -43,8 +43,8 @@ def evaluate_run(run: RunFolder) -> dict[str, Any]:
     run.check_dataset()
     model = load(run.path)
     images = test_images(config)
-    validations = validation_lines(run.metrics_file)
-    measured = measure(model, images)
+    validations = read_validation_metrics(run.metrics_file)
+    measured = evaluate_accuracy(model, images)
     chosen = max(validations, key=lambda line: line.accuracy)
     result = {
         "model": config.model,
@@ -76,7 +76,7 @@ def stop_at_accuracy(config: RunConfig, accuracy: float, on: str = "validation")
 def stop_like_baseline(config: RunConfig, baseline: RunFolder) -> RunConfig:
     """The same settings, but the run ends where it is as good from familiar sides as a trained baseline is."""
     images = load_dataset(config.data, FAMILIAR)
-    accuracy = measure(load(baseline.path), images, description="familiar sides").accuracy
+    accuracy = evaluate_accuracy(load(baseline.path), images, description="familiar sides").accuracy
     if accuracy == 0:
         raise TorchcapsError(f"{baseline.path} is never right from familiar sides: nothing can be matched with it")
     return stop_at_accuracy(config, accuracy, FAMILIAR)

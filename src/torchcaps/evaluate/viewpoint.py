@@ -19,7 +19,7 @@ from torchcaps.data.base import pieces
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
-from torchcaps.train.objective import seen_by
+from torchcaps.train.objective import crop_to_model
 
 FAMILIAR = "familiar"  # the split that viewpoint datasets have and others have not
 AT_ONCE = 250
@@ -66,7 +66,7 @@ def _answers(model: Model, images: ImageSet, factor: str, count: int | None) -> 
             batch = images.batch(torch.arange(part.start, part.stop))
             if factor not in batch.factors:
                 raise TorchcapsError(f"these images have no {factor}, only {', '.join(batch.factors) or 'labels'}")
-            answers = predict_labels(model, seen_by(model, batch.images).to(device)).cpu()
+            answers = predict_labels(model, crop_to_model(model, batch.images).to(device)).cpu()
             right.append(answers == batch.labels)
             degrees.append(batch.factors[factor])
             advance(len(answers))

@@ -12,7 +12,7 @@ from torchcaps.environment import package_version, without_folders
 from torchcaps.errors import TorchcapsError, need_extra
 from torchcaps.files import make_folder, read_json, write_json, write_text
 from torchcaps.models import Model
-from torchcaps.pretrained.loading import Trained, describe_input, file_hash, open_trained
+from torchcaps.pretrained.loading import TrainedModel, describe_input, file_hash, load_trained
 from torchcaps.pretrained.model_card import model_card
 from torchcaps.train import RunConfig
 from torchcaps.train.checkpoint import save_weights
@@ -81,7 +81,7 @@ def save_pretrained(source: str | Path, folder: str | Path, *, repository: str |
         folder: where to; what is in it under the same names is replaced.
         repository: for the card, the name under which the folder will be found on the Hub.
     """
-    trained, target = open_trained(source), make_folder(Path(folder))
+    trained, target = load_trained(source), make_folder(Path(folder))
     # The settings come last: a folder that has them is whole.
     save_weights(target / WEIGHTS, trained.model, prefix="")
     line = f'torchcaps.from_pretrained("{repository or target.resolve().name}")'
@@ -90,11 +90,11 @@ def save_pretrained(source: str | Path, folder: str | Path, *, repository: str |
     return target
 
 
-def public(trained: Trained) -> Trained:
+def public(trained: TrainedModel) -> TrainedModel:
     """The same without folders of this machine: a dataset of one's own is named by where it lies."""
     family, colon, rest = trained.config.data.partition(":")
     data = f"{family}{colon}{without_folders(rest)}" if colon else family
-    return Trained(**vars(trained) | {"config": trained.config.model_copy(update={"data": data})})
+    return TrainedModel(**vars(trained) | {"config": trained.config.model_copy(update={"data": data})})
 
 
 def describe_config(config: RunConfig) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def from_pretrained(source: str | Path, *, revision: str | None = None) -> Model
         return from_folder(Path(source))
     if str(source).count("/") != 1:
         raise TorchcapsError(f"'{source}' is neither a folder nor a repository of the Hub, such as owner/name")
-    return from_folder(fetch(str(source), revision))
+    return from_folder(download_files(str(source), revision))
 
 
 def push_to_hub(source: str | Path, repository: str, *, private: bool = False) -> str:
@@ -132,19 +132,19 @@ def push_to_hub(source: str | Path, repository: str, *, private: bool = False) -
     api = HfApi(library_name=LIBRARY, library_version=package_version("torchcaps"))
     with tempfile.TemporaryDirectory(prefix="torchcaps-") as folder:
         save_pretrained(source, folder, repository=repository)
-        with told(repository):
+        with hub_errors(repository):
             address = api.create_repo(repository, private=private, exist_ok=True)
             api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Model written by torchcaps")
     return str(address)
 
 
-def fetch(repository: str, revision: str | None) -> Path:
+def download_files(repository: str, revision: str | None) -> Path:
     """The folder in the Hub's cache with a repository's two files, whose sizes were asked for before they came."""
     need_extra("hub", "the Hub", "huggingface_hub")
     from huggingface_hub import hf_hub_download
 
     for name in (CONFIG, WEIGHTS):
-        with told(repository):
+        with hub_errors(repository):
             check_size(f"{name} of {repository}", name, claimed_size(repository, name, revision))
             path = hf_hub_download(repository, name, revision=revision, library_name=LIBRARY)
     return Path(path).parent
@@ -164,7 +164,7 @@ def claimed_size(repository: str, name: str, revision: str | None) -> int:
 
 
 @contextmanager
-def told(repository: str) -> Iterator[None]:
+def hub_errors(repository: str) -> Iterator[None]:
     """One sentence for whatever goes wrong between here and the Hub."""
     try:
         yield

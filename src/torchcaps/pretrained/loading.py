@@ -60,7 +60,7 @@ def create_model(name: str, *, pretrained: str | None = None, **settings: Any) -
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A model ready for use.
 
     ``result`` is what was measured of it: the run's result file or the card, empty where a run was never tested.
@@ -74,33 +74,33 @@ class Trained:
     training: dict[str, Any]
 
 
-def open_trained(source: str | Path) -> Trained:
+def load_trained(source: str | Path) -> TrainedModel:
     """The model of a run's folder, or of shipped weights by their name.
 
-    >>> open_trained("capsnet-mnist-laptop").config.data
+    >>> load_trained("capsnet-mnist-laptop").config.data
     'mnist'
     """
     if Path(source).is_dir():
-        return open_trained_run(Path(source))
+        return load_trained_run(Path(source))
     cards = {card.name: card for card in list_pretrained()}
     if str(source) not in cards:
         raise unknown_name("run's folder or shipped network", str(source), cards)
-    return open_shipped(cards[str(source)])
+    return load_shipped(cards[str(source)])
 
 
-def open_trained_run(path: Path) -> Trained:
+def load_trained_run(path: Path) -> TrainedModel:
     """The model of a run, by its folder's name."""
     run = open_run(path)
     result = run.result() if run.result_file.is_file() else {}
     if "test_accuracy" in result:
         run.result("test_images", "selection_split")
-    return Trained(path.resolve().name, load(path), run.config(), result, run.environment())
+    return TrainedModel(path.resolve().name, load(path), run.config(), result, run.environment())
 
 
-def open_shipped(card: Card) -> Trained:
+def load_shipped(card: Card) -> TrainedModel:
     """The model of a card."""
     config = RunFolder(ROOT / card.name).config()
-    return Trained(card.name, load_pretrained(card), config, card.model_dump(exclude={"training"}), card.training)
+    return TrainedModel(card.name, load_pretrained(card), config, card.model_dump(exclude={"training"}), card.training)
 
 
 def describe_input(image_shape: tuple[int, int, int]) -> str:

@@ -11,12 +11,12 @@ from typing import Any
 import yaml
 
 from torchcaps.models import models
-from torchcaps.pretrained.loading import Trained, describe_input
+from torchcaps.pretrained.loading import TrainedModel, describe_input
 
 LONGEST_LIST = 20  # classes that are named
 
 
-def model_card(trained: Trained, *, load_with: str, sha256: str) -> str:
+def model_card(trained: TrainedModel, *, load_with: str, sha256: str) -> str:
     """The card's text; ``load_with`` is the line of Python that loads the model, ``sha256`` that of its weights."""
     config, record = trained.config, models.get(trained.config.model)
     front = yaml.safe_dump(_front_matter(trained), sort_keys=False, allow_unicode=True)
@@ -55,7 +55,7 @@ SHA-256 of the weights: `{sha256}`
 """
 
 
-def _front_matter(trained: Trained) -> dict[str, Any]:
+def _front_matter(trained: TrainedModel) -> dict[str, Any]:
     task, data = "image-classification", trained.config.data.partition(":")[0]
     front: dict[str, Any] = {
         "library_name": "torchcaps",

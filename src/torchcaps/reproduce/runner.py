@@ -22,7 +22,7 @@ from torchcaps.progress import progress_bar
 from torchcaps.reproduce.jobs import Training, Work
 from torchcaps.reproduce.measures import Subject, measures
 from torchcaps.reproduce.results import CellResult, read_result, write_result
-from torchcaps.train import Interrupted, RunFolder, fit, new_run
+from torchcaps.train import Interrupted, RunFolder, fit_run, new_run
 
 
 # MERGED One cell: its measure taken on trained runs, and what came out or went wrong as a file.
@@ -47,7 +47,7 @@ def trained_run(training: Training, runs: Path, over: Callable[[], bool]) -> Run
             return run
         if not run.config_file.is_file():
             new_run(stop_like_baseline(training.config, baseline) if baseline else training.config, run.path)
-        fit(run, over=over)
+        fit_run(run, should_stop=over)
         evaluate_run(run)
     return run
 

@@ -2,43 +2,41 @@
 
 from torchcaps.train.callbacks import Callback
 from torchcaps.train.config import RunConfig, read_settings, resolve
-from torchcaps.train.loop import fit
-from torchcaps.train.metrics import Line, read_lines, validation_lines
-from torchcaps.train.objective import Measured, measure
+from torchcaps.train.loop import fit_run
+from torchcaps.train.metrics import MetricRow, read_metrics, read_validation_metrics
+from torchcaps.train.objective import AccuracyResult, evaluate_accuracy
 from torchcaps.train.processes import Interrupted
 from torchcaps.train.run_folder import (
     RunFolder,
-    begin_run,
-    fresh_path,
-    is_first,
+    change_devices,
     is_free,
+    is_main_process,
     load,
-    move_run,
     new_run,
+    new_run_path,
     open_run,
 )
-from torchcaps.train.splits import training_sets
+from torchcaps.train.splits import training_splits
 
 __all__ = [
+    "AccuracyResult",
     "Callback",
     "Interrupted",
-    "Line",
-    "Measured",
+    "MetricRow",
     "RunConfig",
     "RunFolder",
-    "begin_run",
-    "fit",
-    "fresh_path",
-    "is_first",
+    "change_devices",
+    "evaluate_accuracy",
+    "fit_run",
     "is_free",
+    "is_main_process",
     "load",
-    "measure",
-    "move_run",
     "new_run",
+    "new_run_path",
     "open_run",
-    "read_lines",
+    "read_metrics",
     "read_settings",
+    "read_validation_metrics",
     "resolve",
-    "training_sets",
-    "validation_lines",
+    "training_splits",
 ]

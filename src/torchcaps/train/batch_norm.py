@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torchcaps.errors import TorchcapsError
 
 
-class SumOverProcesses(torch.autograd.Function):
+class AllReduceSum(torch.autograd.Function):
     """The sum of a tensor over all processes; what flows back is summed too, since all of them used the sum."""
 
     @staticmethod
@@ -33,9 +33,9 @@ class SumOverProcesses(torch.autograd.Function):
         return together
 
 
-def sum_over_processes(value: Tensor) -> Tensor:
-    """See :class:`SumOverProcesses`."""
-    together: Tensor = SumOverProcesses.apply(value)  # type: ignore[no-untyped-call]
+def all_reduce_sum_autograd(value: Tensor) -> Tensor:
+    """See :class:`AllReduceSum`."""
+    together: Tensor = AllReduceSum.apply(value)  # type: ignore[no-untyped-call]
     return together
 
 
@@ -54,11 +54,11 @@ class SharedBatchNorm2d(nn.BatchNorm2d):
         values = input.float()
         dims = (0, 2, 3)
         own = values.new_full((1,), values.numel() / values.shape[1])
-        sums = sum_over_processes(torch.cat([values.sum(dims), own]))
+        sums = all_reduce_sum_autograd(torch.cat([values.sum(dims), own]))
         count = sums[-1].detach()
         mean = sums[:-1] / count  # (C,)
         centred = values - mean[:, None, None]
-        variance = sum_over_processes(centred.square().sum(dims)) / count
+        variance = all_reduce_sum_autograd(centred.square().sum(dims)) / count
         if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
             with torch.no_grad():
                 self.num_batches_tracked += 1

@@ -30,7 +30,7 @@ ORDINARY = (Tensor, nn.Parameter)  # not spread over processes; what knows of th
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """Counters of a run. ``*_sum`` and ``seen`` belong to the line of metrics that is being made."""
 
     step: Count = 0
@@ -50,18 +50,18 @@ def save_weights(path: Path, model: nn.Module, *, write: bool = True, prefix: st
 
 
 def save_checkpoint(
-    path: Path, model: nn.Module, optimizer: Optimizer, progress: Progress, *, write: bool = True
+    path: Path, model: nn.Module, optimizer: Optimizer, progress: TrainingProgress, *, write: bool = True
 ) -> None:
     """Write everything that the run needs to go on, whole or not at all; all processes call this and one writes."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for index, entries in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in entries.items()}
     # JSON keeps a float's every bit, so counters survive unchanged.
-    _save(path, tensors, {"progress": TypeAdapter(Progress).dump_json(progress).decode()}, write)
+    _save(path, tensors, {"progress": TypeAdapter(TrainingProgress).dump_json(progress).decode()}, write)
 
 
 def _save(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], write: bool) -> None:
-    contiguous = {name: whole(value.detach()).cpu().contiguous() for name, value in tensors.items()}
+    contiguous = {name: full_tensor(value.detach()).cpu().contiguous() for name, value in tensors.items()}
     if not write:
         return
     with atomic_path(path) as temporary:
@@ -84,7 +84,7 @@ def load_weights(path: Path, model: nn.Module, *, prefix: str = "model.") -> Non
     _fill_model(model, model_tensors)
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> Progress:
+def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> TrainingProgress:
     """Put model and optimiser back to where they stood."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {number: {} for number in range(len(parameters))}
@@ -111,7 +111,7 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> Progr
     for number, parameter in enumerate(parameters):
         # A fused optimiser goes through parameter and state side by side in memory: they must lie alike.
         state[number] |= {
-            name: torch.empty_like(parameter).copy_(spread_like(parameter, value))
+            name: torch.empty_like(parameter).copy_(distribute_like(parameter, value))
             for name, value in state[number].items()
             if value.ndim
         }
@@ -120,15 +120,15 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> Progr
     return progress
 
 
-def read_progress(path: Path) -> Progress:
+def read_progress(path: Path) -> TrainingProgress:
     """The counters of a checkpoint."""
     with _opened(path) as file:
         return _parse_progress(path, file)
 
 
-def _parse_progress(path: Path, file: Any) -> Progress:
+def _parse_progress(path: Path, file: Any) -> TrainingProgress:
     try:
-        progress = TypeAdapter(Progress).validate_json((file.metadata() or {}).get("progress", ""))
+        progress = TypeAdapter(TrainingProgress).validate_json((file.metadata() or {}).get("progress", ""))
     except (ValidationError, ValueError) as error:  # ValueError: a number of thousands of digits
         raise TorchcapsError(f"{path} is no checkpoint to resume from: its counters cannot be read") from error
     return progress
@@ -187,16 +187,16 @@ def _read_finite(path: Path, file: Any, name: str, dtype: torch.dtype) -> Tensor
 
 def _fill_model(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     expected = model.state_dict()
-    model.load_state_dict({name: spread_like(expected[name], value) for name, value in tensors.items()})
+    model.load_state_dict({name: distribute_like(expected[name], value) for name, value in tensors.items()})
 
 
 def all_finite(model: nn.Module) -> bool:
     """Whether every weight and buffer is a number."""
-    values = (whole(value) for value in model.state_dict().values() if value.is_floating_point())
+    values = (full_tensor(value) for value in model.state_dict().values() if value.is_floating_point())
     return all(bool(torch.isfinite(value).all()) for value in list(values))
 
 
-def whole(value: Tensor) -> Tensor:
+def full_tensor(value: Tensor) -> Tensor:
     """A tensor with all its parts, where these are spread over several processes; all of them must ask."""
     if type(value) in ORDINARY:
         return value
@@ -205,7 +205,7 @@ def whole(value: Tensor) -> Tensor:
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def spread_like(pattern: Tensor, value: Tensor) -> Tensor:
+def distribute_like(pattern: Tensor, value: Tensor) -> Tensor:
     """A whole tensor spread over the processes as the pattern is, if it is."""
     if type(pattern) in ORDINARY:
         return value

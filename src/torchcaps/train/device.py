@@ -76,10 +76,10 @@ def choose_strategy(name: str, world: World) -> Strategy:
     # Compiled loops hold on to the memory of a weight, which is to be given back after every step.
     os.environ["TORCHCAPS_KERNELS"] = "plain"
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module")  # nobody changes what the model returns
-    return ModelParallelStrategy(spread, data_parallel_size=world.processes, tensor_parallel_size=1)
+    return ModelParallelStrategy(shard_module, data_parallel_size=world.processes, tensor_parallel_size=1)
 
 
-def spread(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
+def shard_module(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
     """Spread the weights of a module over the processes."""
     from torch.distributed.fsdp import fully_shard
 
@@ -114,7 +114,7 @@ def describe_conditions(processes: int) -> dict[str, Any]:
     }
 
 
-def tell_conditions(before: dict[str, Any], now: dict[str, Any]) -> None:
+def warn_changed_conditions(before: dict[str, Any], now: dict[str, Any]) -> None:
     """Warn if a run goes on under other conditions than before; a run of an earlier version has recorded none."""
     changed = [
         f"{name} {before[name]} before, {now[name]} now" for name in now if before.get(name, now[name]) != now[name]
@@ -135,19 +135,19 @@ def fastest_device() -> str:
 TINY = 1e-39  # smaller than the smallest normal number of 32 bits
 
 
-def are_flushed() -> bool:
+def denormals_flushed() -> bool:
     """Whether this thread takes such numbers as zero."""
     return bool((torch.tensor([TINY]) * 1.0).item() == 0.0)
 
 
 @contextlib.contextmanager
-def flushed_denormals() -> Iterator[None]:
+def flush_denormals() -> Iterator[None]:
     """Take numbers that are too small to be normal as zero, where the processor can.
 
     In a network whose capsules collapse, and EM routing with many iterations makes them, most assignments become such
     numbers; each costs the processor far more than another, and a training crawls instead of going on.
     """
-    before = are_flushed()
+    before = denormals_flushed()
     torch.set_flush_denormal(True)
     try:
         yield

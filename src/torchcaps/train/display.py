@@ -7,7 +7,7 @@ from types import TracebackType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from torchcaps.progress import error_console
-from torchcaps.train.metrics import Line
+from torchcaps.train.metrics import MetricRow
 
 
 class Display:
@@ -42,7 +42,7 @@ class Display:
         state = f"loss {loss:.4f}  accuracy {accuracy:.2%}  {images_per_second:,.0f} images/s"
         self._bar.update(self._task, advance=1, state=state)
 
-    def validated(self, line: Line) -> None:
+    def validated(self, line: MetricRow) -> None:
         """A validation is done."""
         if not self.shown:
             return

@@ -83,17 +83,17 @@ class LostProcessError(TorchcapsError):
     """Another process of the run ended before its work was done."""
 
 
-class Ranks:
-    """This process (``rank``) among ``count`` of them; the ``first`` one writes and speaks for all."""
+class DistributedContext:
+    """This process (``rank``) among ``world_size`` of them; the main one (``is_main``) writes and speaks for all."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
-        self.rank, self.count = fabric.global_rank, fabric.world_size
-        self.first = self.rank == 0
+        self.rank, self.world_size = fabric.global_rank, fabric.world_size
+        self.is_main = self.rank == 0
 
-    def total(self, *values: float) -> list[float]:
+    def all_reduce_sum(self, *values: float) -> list[float]:
         """The sum over all processes of each value."""
-        if self.count == 1:
+        if self.world_size == 1:
             return list(values)
         together = torch.tensor(values, dtype=torch.float64, device=self.fabric.device)
         torch.distributed.all_reduce(together)
@@ -102,16 +102,16 @@ class Ranks:
 
     def any(self, *flags: bool) -> list[bool]:
         """Of each flag, whether it is set in any process: what one was asked to do, all do, at the same step."""
-        return [value > 0 for value in self.total(*map(float, flags))]
+        return [value > 0 for value in self.all_reduce_sum(*map(float, flags))]
 
     def wait(self) -> None:
         """Until all are here."""
-        if self.count > 1:
+        if self.world_size > 1:
             self.fabric.barrier()
 
     def refuse(self, message: str) -> NoReturn:
         """Stop all processes, for a reason that all have seen; only the first says it."""
-        if not self.first:
+        if not self.is_main:
             sys.exit(2)
         raise TorchcapsError(message)
 
@@ -128,9 +128,9 @@ class Ranks:
 
     def union(self, own: dict[str, str]) -> dict[str, str]:
         """Entries of all processes that compute on a CPU; where two differ, that of the first process."""
-        if self.count == 1 or self.fabric.device.type != "cpu":
+        if self.world_size == 1 or self.fabric.device.type != "cpu":
             return dict(own)
-        found: list[dict[str, str]] = [{}] * self.count
+        found: list[dict[str, str]] = [{}] * self.world_size
         torch.distributed.all_gather_object(found, own)
         return {name: form for each in reversed(found) for name, form in each.items()}
 
@@ -140,10 +140,10 @@ class Ranks:
         try:
             yield
         except (DistError, RuntimeError) as error:
-            if self.count == 1 or not (isinstance(error, DistError) or any(word in str(error) for word in LOST)):
+            if self.world_size == 1 or not (isinstance(error, DistError) or any(word in str(error) for word in LOST)):
                 raise
             raise LostProcessError(
-                f"process {self.rank + 1} of {self.count} lost the connection to another one, which was killed or "
+                f"process {self.rank + 1} of {self.world_size} lost the connection to another one, which was killed or "
                 f"failed. What was saved is whole: go on with torchcaps train --resume {folder}"
             ) from error
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cannot_write, read_text, write_text
-from torchcaps.train.checkpoint import Progress
+from torchcaps.train.checkpoint import TrainingProgress
 
 if TYPE_CHECKING:  # which knows a line of metrics
-    from torchcaps.train.tensorboard import Board
+    from torchcaps.train.tensorboard import TensorBoardWriter
 
 
 @dataclass(frozen=True)
-class Line:
+class MetricRow:
     """One line: means since the last one (split "train"), or over the validation images."""
 
     step: int
@@ -31,21 +31,21 @@ class Line:
     seconds: float
 
 
-HEADER = [field.name for field in fields(Line)]
+HEADER = [field.name for field in fields(MetricRow)]
 
 
-def read_lines(path: Path) -> list[Line]:
+def read_metrics(path: Path) -> list[MetricRow]:
     """All complete lines of a metrics file; a last one that a kill cut short is left out."""
     if not path.is_file():
         return []
-    lines = list[Line]()
+    lines = list[MetricRow]()
     rows = csv.DictReader(io.StringIO(read_text(path, damaged="replace")))
     while True:
         try:
             row = next(rows)
             numbers = {key: float(row[key]) for key in HEADER if key not in ("split", "loss", "step")}
             loss = float(row["loss"]) if row["loss"] else None
-            line = Line(step=int(row["step"]), split=row["split"], loss=loss, **numbers)
+            line = MetricRow(step=int(row["step"]), split=row["split"], loss=loss, **numbers)
         except StopIteration:
             return lines
         except (KeyError, TypeError, ValueError, csv.Error):
@@ -54,7 +54,7 @@ def read_lines(path: Path) -> list[Line]:
         lines.append(line)
 
 
-def _check_line(path: Path, line: Line) -> None:
+def _check_line(path: Path, line: MetricRow) -> None:
     """Refuse a line that is complete, but that no training writes."""
     amounts = (line.epoch, line.accuracy, line.learning_rate, line.images_per_second, line.seconds)
     possible = 0 <= line.step < 1 << 63 and min(amounts) >= 0 and max(amounts) < math.inf and line.accuracy <= 1
@@ -64,33 +64,35 @@ def _check_line(path: Path, line: Line) -> None:
         )
 
 
-def validation_lines(path: Path) -> list[Line]:
+def read_validation_metrics(path: Path) -> list[MetricRow]:
     """The lines about the validation images, at least one."""
-    found = [line for line in read_lines(path) if line.split == "validation"]
+    found = [line for line in read_metrics(path) if line.split == "validation"]
     if not found:
         raise TorchcapsError(f"{path} is missing or has no line about validation images: resume the run to its end")
     return found
 
 
-def make_line(progress: Progress, per_epoch: int, split: str, loss: float | None, accuracy: float, rate: float) -> Line:
+def make_metric_row(
+    progress: TrainingProgress, per_epoch: int, split: str, loss: float | None, accuracy: float, rate: float
+) -> MetricRow:
     """A line of metrics for where the run stands."""
     speed = progress.images / progress.seconds
-    return Line(progress.step, progress.step / per_epoch, split, loss, accuracy, rate, speed, progress.seconds)
+    return MetricRow(progress.step, progress.step / per_epoch, split, loss, accuracy, rate, speed, progress.seconds)
 
 
-class Metrics:
+class MetricsWriter:
     """Writes lines as they come, into a file and on a TensorBoard where there is one.
 
     Opening it again after a kill drops what lies beyond the last checkpoint.
     """
 
-    def __init__(self, path: Path, progress: Progress, board: Board | None) -> None:
+    def __init__(self, path: Path, progress: TrainingProgress, board: TensorBoardWriter | None) -> None:
         self.path, self._board = path, board
         reached = {"train": progress.step, "validation": progress.validated_at}
-        kept = [line for line in read_lines(path) if line.step <= reached.get(line.split, -1)]
+        kept = [line for line in read_metrics(path) if line.step <= reached.get(line.split, -1)]
         write_text(path, ",".join(HEADER) + "\n" + "".join(map(_as_row, kept)))
 
-    def write(self, line: Line) -> None:
+    def write(self, line: MetricRow) -> None:
         """Add a line."""
         try:
             with self.path.open("a", encoding="utf-8") as file:
@@ -109,7 +111,7 @@ class Metrics:
             self._board.close()
 
 
-def _as_row(line: Line) -> str:
+def _as_row(line: MetricRow) -> str:
     values = ["" if getattr(line, key) is None else str(getattr(line, key)) for key in HEADER]
     if any("," in value for value in values):
         raise TorchcapsError(f"a metrics value holds a comma: {values}")

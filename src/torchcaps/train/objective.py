@@ -70,7 +70,7 @@ BATCH = 250
 
 
 @dataclass(frozen=True)
-class Measured:
+class AccuracyResult:
     """Accuracy, and how often each class (row) was taken for which (column), for sets with one label."""
 
     accuracy: float
@@ -78,27 +78,27 @@ class Measured:
     confusion: Tensor
 
 
-def seen_by(model: Model, images: Tensor) -> Tensor:
+def crop_to_model(model: Model, images: Tensor) -> Tensor:
     """What a model sees of images outside training: of those larger than its own, the centre."""
     size = model.image_shape[1]
     return centre_crop(images, size) if images.shape[2] > size else images
 
 
-def centre_scores(model: Model, images: Tensor) -> Tensor:
+def center_scores(model: Model, images: Tensor) -> Tensor:
     """Scores (B, classes) of what a model sees of images."""
-    scores: Tensor = model(seen_by(model, images)).scores
+    scores: Tensor = model(crop_to_model(model, images)).scores
     return scores
 
 
 @torch.no_grad()
-def measure(
+def evaluate_accuracy(
     model: Model,
     images: ImageSet,
     *,
     description: str = "testing",
-    scores: Callable[[Model, Tensor], Tensor] = centre_scores,
-) -> Measured:
-    """Run the model over all images, in evaluation mode, on its device; ``scores`` says how it looks at them."""
+    scores: Callable[[Model, Tensor], Tensor] = center_scores,
+) -> AccuracyResult:
+    """Run the model should_stop all images, in evaluation mode, on its device; ``scores`` says how it looks at them."""
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -113,4 +113,4 @@ def measure(
                 confusion += torch.bincount(pairs, minlength=model.classes**2).view_as(confusion)
             advance(len(indices))
     model.train(was_training)
-    return Measured(right / len(images), len(images), confusion)
+    return AccuracyResult(right / len(images), len(images), confusion)

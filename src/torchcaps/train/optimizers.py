@@ -10,7 +10,7 @@ import torch
 from torch import nn, optim
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.train.checkpoint import whole
+from torchcaps.train.checkpoint import full_tensor
 
 if TYPE_CHECKING:
     from torchcaps.train.config import RunConfig
@@ -24,12 +24,12 @@ def make_optimizer(model: nn.Module, config: RunConfig) -> optim.Optimizer:
     return optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
 
 
-def find_trouble(loss: float, model: nn.Module) -> str | None:
+def nonfinite_reason(loss: float, model: nn.Module) -> str | None:
     """One phrase if the loss or a gradient is not finite, else None."""
     if not math.isfinite(loss):
         return f"the loss became {loss}"
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = whole(nn.utils.get_total_norm(gradients))
+    norm = full_tensor(nn.utils.get_total_norm(gradients))
     return None if torch.isfinite(norm) else f"the gradient became {norm.item()}"
 
 

@@ -17,7 +17,7 @@ import torch
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.plugins import loaded_plugins
-from torchcaps.train.checkpoint import Progress, read_progress
+from torchcaps.train.checkpoint import TrainingProgress, read_progress
 from torchcaps.train.run_folder import RunFolder
 
 # MERGED Several processes on this machine for one run: started here, watched, and stopped together.
@@ -63,7 +63,7 @@ PATIENCE = 5.0  # seconds for the others to end by themselves once one has faile
 Worker = subprocess.Popen[str]
 
 
-def train_in_processes(run: RunFolder, count: int, over: Callable[[], bool]) -> Progress:
+def train_in_processes(run: RunFolder, count: int, should_stop: Callable[[], bool]) -> TrainingProgress:
     """Train a run in ``count`` processes. If one of them ends early, the others end too, and one sentence says why."""
     workers = start_workers(run, count)
     asked, failed, failed_at = False, list[int](), 0.0
@@ -71,7 +71,7 @@ def train_in_processes(run: RunFolder, count: int, over: Callable[[], bool]) -> 
         with stop_requests() as stop:
             while any(worker.poll() is None for worker in workers):
                 time.sleep(LOOK_AGAIN)
-                if not asked and (stop() or over()):
+                if not asked and (stop() or should_stop()):
                     asked = True
                     end_all(workers, subprocess.Popen.terminate)
                 if not failed:

@@ -24,7 +24,7 @@ from torchcaps.models import Model
 from torchcaps.train.checkpoint import load_weights
 from torchcaps.train.config import RunConfig, check, read_settings
 from torchcaps.train.device import make_fabric
-from torchcaps.train.distributed import Ranks, find_world
+from torchcaps.train.distributed import DistributedContext, find_world
 from torchcaps.train.splits import Fingerprint, dataset_changes, dataset_fingerprint
 
 # MERGED The start of a run, and of a run that goes on elsewhere, also where several processes start at
@@ -237,8 +237,21 @@ class RunFolder:
 
 
 def new_run(config: RunConfig, path: Path) -> RunFolder:
-    """Make the folder of a run that is about to begin."""
-    run = RunFolder(path)
+    """Create the directory of a new run, which must be empty; if torchrun or Slurm started processes, one does it."""
+    if not find_world(config).started:
+        return _write_run(config, path)
+    context = DistributedContext(make_fabric(config))
+    with context.watched(path):
+        path = Path(context.fabric.broadcast(str(path)))  # a name made from the time may differ
+        if context.is_main:
+            _write_run(config, path)
+        context.wait()
+    return RunFolder(path)
+
+
+def _write_run(config: RunConfig, path: Path) -> RunFolder:
+    """Write the files of a run that is about to begin."""
+    run = RunFolder(checked_empty(path))
     existed = path.exists()
     try:
         write_json(run.environment_file, describe_environment())
@@ -280,24 +293,11 @@ def _is_leftover(file: Path) -> bool:
         return False
 
 
-def fresh_path(parent: Path, config: RunConfig) -> Path:
+def new_run_path(parent: Path, config: RunConfig) -> Path:
     """A path for a new run that nobody uses yet: time, model, data."""
     name = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{config.model}-{file_name(config.data)}"
     candidates = (parent / (name if number == 1 else f"{name}-{number}") for number in range(1, 1000))
     return next(path for path in candidates if not path.exists())
-
-
-def begin_run(config: RunConfig, path: Path) -> RunFolder:
-    """Make the folder of a new run, which must be empty; of processes that torchrun or Slurm started, one does it."""
-    if not find_world(config).started:
-        return new_run(config, checked_empty(path))
-    ranks = Ranks(make_fabric(config))
-    with ranks.watched(path):
-        path = Path(ranks.fabric.broadcast(str(path)))  # a name made from the time may differ
-        if ranks.first:
-            new_run(config, checked_empty(path))
-        ranks.wait()
-    return RunFolder(path)
 
 
 def checked_empty(path: Path) -> Path:
@@ -308,7 +308,7 @@ def checked_empty(path: Path) -> Path:
     return path
 
 
-def move_run(run: RunFolder, **changes: object) -> RunFolder:
+def change_devices(run: RunFolder, **changes: object) -> RunFolder:
     """Let a run go on elsewhere: on another device, or in another number of processes."""
     if not changes:
         return run
@@ -319,7 +319,7 @@ def move_run(run: RunFolder, **changes: object) -> RunFolder:
     return run
 
 
-def is_first() -> bool:
+def is_main_process() -> bool:
     """Whether this process speaks for all that train with it."""
     return not distributed.is_initialized() or distributed.get_rank() == 0
 

@@ -25,7 +25,7 @@ def derived_seed(*parts: object) -> int:
 
 
 @lru_cache(maxsize=2)
-def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
+def epoch_permutation(count: int, seed: int, epoch: int) -> Tensor:
     """The order of all images in one epoch."""
     return torch.randperm(count, generator=Generator().manual_seed(derived_seed(seed, "order", epoch)))
 
@@ -35,7 +35,7 @@ def batch_indices(count: int, batch_size: int, seed: int, step: int) -> Tensor:
     epoch, position = divmod(step, steps_per_epoch(count, batch_size))
     first, last = position * batch_size, min((position + 1) * batch_size, count)
     if count <= LARGEST_LIST:
-        return epoch_order(count, seed, epoch)[first:last]
+        return epoch_permutation(count, seed, epoch)[first:last]
     # An endless set: a full list of its order would not fit, but k -> (a k + b) mod n is an order too, when a and
     # n have no common divisor, and any part of it is had at once.
     factor = next(a for a in range(derived_seed(seed, "factor", epoch) % count, 2 * count) if math.gcd(a, count) == 1)

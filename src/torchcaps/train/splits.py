@@ -12,7 +12,7 @@ from torchcaps.train.config import RunConfig
 MOST_VALIDATION = 10_000  # images; an endless set would be validated endlessly
 
 
-def training_sets(config: RunConfig) -> tuple[ImageSet, ImageSet]:
+def training_splits(config: RunConfig) -> tuple[ImageSet, ImageSet]:
     """The images to train on and those that select the checkpoint: from the training split, or the split to stop on."""
     whole = load_dataset(config.data, "train")
     wanted = min(config.train_images or len(whole), len(whole))

@@ -21,18 +21,18 @@ from torchcaps.data.preview import draw_rows
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.train.callbacks import Callback
-from torchcaps.train.metrics import Line
+from torchcaps.train.metrics import MetricRow
 
 log = logging.getLogger(__name__)
 SHOWN = 6  # images: the plain form of routing keeps all their votes
 
 
-def open_board(folder: Path, step: int) -> Board | None:
+def open_tensorboard(folder: Path, step: int) -> TensorBoardWriter | None:
     """An event file for TensorBoard in a run's folder, or None where TensorBoard is not installed."""
-    return Board(folder / "tensorboard", step) if find_spec("tensorboard") else None
+    return TensorBoardWriter(folder / "tensorboard", step) if find_spec("tensorboard") else None
 
 
-class Board:
+class TensorBoardWriter:
     """An event file of TensorBoard, written as events come.
 
     Where it cannot be written, one warning says so, and training goes on without it. TensorBoard's own writer works in
@@ -94,18 +94,18 @@ class Board:
         self._file = None
 
 
-class BoardFigures(Callback):
+class TensorBoardImages(Callback):
     """Writes two sheets of the same few validation images: their drawings, and the votes for the winning class.
 
     Args:
-        board: what ``open_board`` gave.
+        board: what ``open_tensorboard`` gave.
         images: (K, C, H, W) in [0, 1].
     """
 
-    def __init__(self, board: Board, images: Tensor) -> None:
+    def __init__(self, board: TensorBoardWriter, images: Tensor) -> None:
         self.board, self.images = board, images
 
-    def on_validation(self, line: Line, model: Model) -> None:
+    def on_validation(self, line: MetricRow, model: Model) -> None:
         images = self.images.to(next(model.parameters()).device)
         if model.decoder is not None:
             self._write("reconstructions", line.step, [("drawn", model.reconstruct(model(images)))])

@@ -14,7 +14,7 @@ from pathlib import Path
 from torchcaps.errors import TorchcapsError
 from torchcaps.plugins import load_plugin
 from torchcaps.train.distributed import LostProcessError
-from torchcaps.train.loop import fit
+from torchcaps.train.loop import fit_run
 from torchcaps.train.processes import FINISHED, LOST, REFUSED, STOPPED, Interrupted
 from torchcaps.train.run_folder import open_run
 
@@ -27,7 +27,7 @@ def main() -> int:
         for plugin in sys.argv[2:]:
             load_plugin(plugin)
         # Whoever started this process watches it. If it is gone, there is nobody to work for: save and stop.
-        fit(open_run(Path(sys.argv[1])), over=lambda: os.getppid() != parent)
+        fit_run(open_run(Path(sys.argv[1])), should_stop=lambda: os.getppid() != parent)
     except Interrupted:
         return STOPPED
     except TorchcapsError as error:

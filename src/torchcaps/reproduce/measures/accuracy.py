@@ -13,7 +13,7 @@ from torchcaps.evaluate.affine import PLACED, affine_sets
 from torchcaps.evaluate.clean import check_digits, first_images, multicrop_scores, test_images
 from torchcaps.evaluate.viewpoint import FAMILIAR, measure_viewpoints, viewpoint_sets
 from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
-from torchcaps.train import RunFolder, load, measure, validation_lines
+from torchcaps.train import RunFolder, evaluate_accuracy, load, read_validation_metrics
 
 # MERGED Images that training did not show: digits under affine change, toys from novel sides.
 # MERGED Images that a GAN has drawn.
@@ -35,7 +35,9 @@ def error(subject: Subject, images: int | None = None) -> Measured:
 
 @measure_named("multicrop-error", "%", f"wrong answers by the mean scores of 13 crops of each test image, {CHOSEN}")
 def multicrop_error(subject: Subject, images: int | None = None) -> Measured:
-    found = measure(load(subject.run.path), test_images(_limited(subject.run, images)), scores=multicrop_scores)
+    found = evaluate_accuracy(
+        load(subject.run.path), test_images(_limited(subject.run, images)), scores=multicrop_scores
+    )
     return Measured(100 * (1 - found.accuracy), found.images)
 
 
@@ -45,7 +47,7 @@ def multicrop_error(subject: Subject, images: int | None = None) -> Measured:
     "wrong answers on the validation images against the step of training; the test images are not looked at meanwhile",
 )
 def learning_curve(subject: Subject) -> Measured:
-    lines = validation_lines(subject.run.metrics_file)
+    lines = read_validation_metrics(subject.run.metrics_file)
     curve = [[line.step, 100 * (1 - line.accuracy)] for line in lines]
     return Measured(curve[-1][1], details={"curve": curve, "split": "validation"})
 
@@ -66,7 +68,7 @@ def _tested(run: RunFolder, images: int | None) -> tuple[float, int]:
         result = evaluate_run(run)
     if result.get("test_images") == wanted:
         return result["test_accuracy"], wanted
-    found = measure(load(run.path), test_images(config))
+    found = evaluate_accuracy(load(run.path), test_images(config))
     return found.accuracy, found.images
 
 
@@ -86,7 +88,7 @@ def affnist_accuracy(subject: Subject, images: int | None = None) -> Measured:
         raise TorchcapsError(f"affNIST is for models trained on digits on 40x40, not on {data}: train on mnist-40")
     model = load(subject.run.path)
     sets = affine_sets(model, data, images)
-    found = measure(model, sets.changed)
+    found = evaluate_accuracy(model, sets.changed)
     return Measured(100 * found.accuracy, found.images, {"about": sets.about})
 
 
@@ -123,5 +125,5 @@ def acgan_error(subject: Subject, epoch: int = EPOCHS, images: int = 10 * PER_DI
     check_digits(model, run.config().data, "drawn digits")
     train_acgan(settings.folder(), settings, epoch)
     drawn = generate(settings.folder(), epoch, images)
-    found = measure(model, first_images(model, drawn, None))
+    found = evaluate_accuracy(model, first_images(model, drawn, None))
     return Measured(100 * (1 - found.accuracy), found.images, {"gan": asdict(settings)})

@@ -7,7 +7,7 @@ from torchcaps.bench.steps import take_turns
 from torchcaps.bench.timing import Budget, ratio, summary, threads
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
-from torchcaps.train import RunConfig, RunFolder, training_sets
+from torchcaps.train import RunConfig, RunFolder, training_splits
 from torchcaps.train.sampler import steps_per_epoch
 
 BUDGET = Budget()
@@ -31,7 +31,7 @@ def step_time_ratio(subject: Subject) -> Measured:
 def epoch_time_ratio(subject: Subject) -> Measured:
     """choi2019, Table 1."""
     own, other = _configs(subject)
-    counts = [steps_per_epoch(len(training_sets(config)[0]), config.batch_size) for config in (own, other)]
+    counts = [steps_per_epoch(len(training_splits(config)[0]), config.batch_size) for config in (own, other)]
     return _timed(own, other, (counts[0], counts[1]))
 
 
