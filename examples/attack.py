@@ -8,7 +8,8 @@ import argparse
 
 from torchcaps.data import MemoryImages
 from torchcaps.evaluate import attack_model
-from torchcaps.pretrained import create_model, load_samples
+from torchcaps.models import create_model
+from torchcaps.pretrained import load_samples
 
 
 def main() -> None:

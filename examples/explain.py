@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torchcaps.analysis.explain import explain
 from torchcaps.data import MemoryImages
-from torchcaps.pretrained import create_model, load_samples
+from torchcaps.models import create_model
+from torchcaps.pretrained import load_samples
 
 
 def main() -> None:

@@ -122,8 +122,9 @@ def allocator(result: Result) -> str:
         for name, job in result["jobs"].items()
     ]
     words = """glibc hands large blocks back to the system at every free, and the next tensor of that size pays for
-fresh pages. torchcaps raises the thresholds when it is imported (`TORCHCAPS_MALLOC=0` leaves them alone). Processes
-with and without took turns:
+fresh pages. The `torchcaps` command raises the thresholds, so that freed memory stays in the process; in a Python
+program, `torchcaps.tune_process()` does the same, best called before `import torch`. `import torchcaps` alone changes
+nothing, and `TORCHCAPS_MALLOC=0` leaves the allocator as the system has it. Processes with and without took turns:
 """
     return f"{words}\n{table(['job', 'as it comes, ms', 'tuned, ms', 'ratio'], rows)}\n"
 

@@ -8,6 +8,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+__all__ = [
+    "agreement",
+    "common_agreement",
+    "commonly_weighted_votes",
+    "exponential_squash",
+    "log_odds",
+    "safe_norm",
+    "softmax_over_parents",
+    "squash",
+    "weighted_votes",
+]
+
 TINY = 1e-30  # below any length that matters, above float32's smallest normal number
 HALF_PRECISION = (torch.float16, torch.bfloat16)  # computed in float32 here: TINY is zero in float16
 

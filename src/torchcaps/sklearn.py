@@ -107,7 +107,7 @@ def enlarge(layout: Layout, model: str, classes: int, size: str, options: dict[s
     """The layout with the smallest images for which the network can be built."""
     for factor in range(1, MOST_PIXELS_A_PIXEL + 1):
         larger = replace(layout, factor=factor)
-        shape = {"image_size": larger.side, "channels": layout.shape[2], "classes": classes}
+        shape: dict[str, Any] = {"image_size": larger.side, "channels": layout.shape[2], "classes": classes}
         try:
             with torch.device("meta"):  # shapes alone
                 create_model(model, **shape, size=size, **options)

@@ -30,8 +30,8 @@ from torchcaps.data.preview import contact_sheet
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.figures import affine_chart, attack_curves
 from torchcaps.files import printable
+from torchcaps.models import create_model
 from torchcaps.prediction import Answer, Predictions, draw_least_sure, write_csv
-from torchcaps.pretrained import create_model
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.figures import name_axes
 from torchcaps.train import new_run, resolve

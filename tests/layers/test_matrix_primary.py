@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchcaps.layers import MatrixPrimary, Standardize
+from torchcaps.layers import MatrixPrimaryCapsules, Standardize
 
 
 def test_poses_are_linear_and_activations_logistic() -> None:
-    layer = MatrixPrimary(6, 3, 4)
+    layer = MatrixPrimaryCapsules(6, 3, 4)
     features = torch.randn(2, 6, 5, 4)
     capsules = layer(features)
     assert capsules.pose.shape == (2, 5, 4, 3, 4)

@@ -23,6 +23,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.functional import squash
 from torchcaps.progress import progress_bar
 from torchcaps.routing.dynamic import route_plainly
+from torchcaps.runtime import tune_process
 
 # MERGED What keeping freed memory gives.
 EXACT = {"TORCHCAPS_MALLOC": "0", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
@@ -142,6 +143,7 @@ def _measure(setting: str) -> dict[str, float]:
 
 def time_here() -> Seconds:
     """Seconds of each job in this process, on one thread."""
+    tune_process()
     with threads(1):
         numbers, votes = torch.rand(10_000_000), torch.randn(32, 1, 1152, 10, 16, requires_grad=True)
         step = Subject(Net("capsnet", size="laptop", batch=32), "torchcaps")

@@ -19,6 +19,7 @@ from torchcaps.cli.reproduce import report, reproduce
 from torchcaps.cli.serve import demo, serve
 from torchcaps.cli.train import train
 from torchcaps.errors import TorchcapsError
+from torchcaps.runtime import tune_process
 
 app = typer.Typer(
     help="Capsule networks, built, trained and compared on equal terms.",
@@ -66,6 +67,7 @@ app.command()(doctor)
 
 def main() -> None:
     """Run the command; a user's mistake is one sentence and exit code 2, never a traceback."""
+    tune_process()  # before torch is imported: OpenMP reads its settings then
     console.log_to_console()
     try:
         app()

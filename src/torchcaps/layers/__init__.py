@@ -7,7 +7,7 @@ from torchcaps.layers.decoder import Decoder
 from torchcaps.layers.nonlinearities import AffineTanh
 from torchcaps.layers.position_shared import CoordinateAddition, PositionSharedTransform
 from torchcaps.layers.preprocess import MeanImage, Standardize
-from torchcaps.layers.primary import MatrixPrimary, VectorPrimary
+from torchcaps.layers.primary import MatrixPrimaryCapsules, PrimaryCapsules
 from torchcaps.layers.transforms import Capsules, DenseTransform, SharedTransform, Transform
 
 __all__ = [
@@ -21,11 +21,11 @@ __all__ = [
     "CoordinateAddition",
     "Decoder",
     "DenseTransform",
-    "MatrixPrimary",
+    "MatrixPrimaryCapsules",
     "MeanImage",
     "PositionSharedTransform",
+    "PrimaryCapsules",
     "SharedTransform",
     "Standardize",
     "Transform",
-    "VectorPrimary",
 ]

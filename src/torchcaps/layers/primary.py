@@ -11,7 +11,7 @@ from torchcaps.routing.base import Nonlinearity
 
 
 # MERGED Primary capsules with a pose and an activation of their own.
-class VectorPrimary(nn.Module):
+class PrimaryCapsules(nn.Module):
     """A convolution whose channels, place by place, are cut into vectors (sabour2017).
 
     One capsule is made of ``size`` CHANNELS at one place, never of neighbouring pixels of one channel.
@@ -45,7 +45,7 @@ class VectorPrimary(nn.Module):
         return Capsules(pose, safe_norm(pose) if self.activated else None)
 
 
-class MatrixPrimary(nn.Module):
+class MatrixPrimaryCapsules(nn.Module):
     r"""A 1x1 convolution to linear poses and logistic activations.
 
     Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, section 4.
@@ -60,7 +60,7 @@ class MatrixPrimary(nn.Module):
     Shapes: (B, C, H, W) to pose (B, H, W, types, size) and activation (B, H, W, types).
 
     >>> import torch
-    >>> MatrixPrimary(32, 8)(torch.zeros(2, 32, 14, 14)).activation.shape
+    >>> MatrixPrimaryCapsules(32, 8)(torch.zeros(2, 32, 14, 14)).activation.shape
     torch.Size([2, 14, 14, 8])
     """
 

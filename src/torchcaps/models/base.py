@@ -112,10 +112,10 @@ def refuse_not_finite(images: Tensor) -> None:
         )
 
 
-def convolved(size: int, *layers: tuple[int, int]) -> int:
+def conv_output_size(size: int, *layers: tuple[int, int]) -> int:
     """Side of a map after convolutions (kernel, stride) without padding, or an error if nothing is left.
 
-    >>> convolved(28, (9, 1), (9, 2))
+    >>> conv_output_size(28, (9, 1), (9, 2))
     6
     """
     left = size

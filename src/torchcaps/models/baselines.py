@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from torchcaps.layers import Conv2d
-from torchcaps.models.base import Model, Output, convolved
+from torchcaps.models.base import Model, Output, conv_output_size
 from torchcaps.models.registry import ModelRecord, Recipe, models
 
 
@@ -22,7 +22,7 @@ class ConvNetAvg(Model):
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int, *, filters: int = 256, kernel: int = 9) -> None:
         for side in image_shape[1:]:
-            convolved(side, (kernel, 1), (kernel, 2))
+            conv_output_size(side, (kernel, 1), (kernel, 2))
         super().__init__(image_shape, classes)
         self.features = nn.Sequential(
             Conv2d(image_shape[0], filters, kernel),
@@ -55,7 +55,7 @@ class ConvNetFC(Model):
         kernel: int = 5,
         hidden: tuple[int, int] = (328, 192),
     ) -> None:
-        grid = [convolved(side, (kernel, 1), (kernel, 1), (kernel, 1)) for side in image_shape[1:]]
+        grid = [conv_output_size(side, (kernel, 1), (kernel, 1), (kernel, 1)) for side in image_shape[1:]]
         super().__init__(image_shape, classes)
         self.layers = nn.Sequential(
             Conv2d(image_shape[0], filters, kernel),

@@ -61,13 +61,13 @@ class CapsuleModel(Model):
             self.capsules.after_step(output.votes, one_hot(labels, self.classes))
 
 
-def length(pose: Tensor) -> tuple[Tensor, Tensor]:
+def length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
     """Scores and logits of squashed capsules: the length is the probability."""
     scores = safe_norm(pose)
     return scores, log_odds(scores)
 
 
-def free_length(pose: Tensor) -> tuple[Tensor, Tensor]:
+def unsquashed_length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
     """Scores and logits of capsules without squash: the length, and the logit that it would have after squash.
 
     The log-odds of |s|^2 / (1 + |s|^2) are 2 log |s|.
@@ -88,9 +88,9 @@ def identity(pose: Tensor) -> Tensor:
 
 # For each name: after the primary capsules, after routing, and how the class capsules are scored.
 NONLINEARITIES: dict[str, tuple[Nonlinearity, Nonlinearity, Scoring]] = {
-    "squash": (squash, squash, length),
-    "exponential": (exponential_squash, rectified_exponential_squash, length),
-    "none": (identity, identity, free_length),
+    "squash": (squash, squash, length_score),
+    "exponential": (exponential_squash, rectified_exponential_squash, length_score),
+    "none": (identity, identity, unsquashed_length_score),
 }
 
 

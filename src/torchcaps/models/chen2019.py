@@ -16,9 +16,17 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import CapsuleLayer, CapsuleStack, Conv2d, ConvTransform, DenseTransform, MeanImage, VectorPrimary
+from torchcaps.layers import (
+    CapsuleLayer,
+    CapsuleStack,
+    Conv2d,
+    ConvTransform,
+    DenseTransform,
+    MeanImage,
+    PrimaryCapsules,
+)
 from torchcaps.layers.transforms import Transform
-from torchcaps.models.base import Model, Output, convolved
+from torchcaps.models.base import Model, Output, conv_output_size
 from torchcaps.models.capsule_model import CapsuleModel, choose_decoder, choose_nonlinearity
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.models.sabour2017 import CapsNet
@@ -96,7 +104,7 @@ class GCapsNetConv(CapsuleModel):
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 9), nn.ReLU()),
-            primary=VectorPrimary(filters, types, size, kernel=9, stride=2, nonlinearity=after_primary),
+            primary=PrimaryCapsules(filters, types, size, kernel=9, stride=2, nonlinearity=after_primary),
             capsules=CapsuleStack(CapsuleLayer(voting, routed, after_routing)),
             score=score,
             decoder=choose_decoder(decoder, classes, size, image_shape, hidden),
@@ -147,7 +155,7 @@ class GCapsNetMulti(CapsuleModel):
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 7), nn.ReLU()),
-            primary=VectorPrimary(filters, types[0], 8, kernel=7, stride=2, nonlinearity=after_primary),
+            primary=PrimaryCapsules(filters, types[0], 8, kernel=7, stride=2, nonlinearity=after_primary),
             capsules=CapsuleStack(*layers),
             score=score,
             preprocess=MeanImage(image_shape) if subtract_mean else None,
@@ -166,7 +174,7 @@ class ConvNetChen2019(Model):
         hidden: int = 512,
         subtract_mean: bool = True,
     ) -> None:
-        height, width = (convolved(side, (9, 1), (9, 2)) for side in image_shape[1:])
+        height, width = (conv_output_size(side, (9, 1), (9, 2)) for side in image_shape[1:])
         super().__init__(image_shape, classes, preprocess=MeanImage(image_shape) if subtract_mean else None)
         self.layers = nn.Sequential(
             Conv2d(image_shape[0], filters[0], 9),
@@ -190,7 +198,7 @@ class LeNet(Model):
     def __init__(
         self, image_shape: ImageShape, classes: int, *, filters: tuple[int, int] = (20, 50), hidden: int = 500
     ) -> None:
-        height, width = (convolved(side, (5, 1), (2, 2), (5, 1), (2, 2)) for side in image_shape[1:])
+        height, width = (conv_output_size(side, (5, 1), (2, 2), (5, 1), (2, 2)) for side in image_shape[1:])
         super().__init__(image_shape, classes)
         self.layers = nn.Sequential(
             Conv2d(image_shape[0], filters[0], 5),
@@ -209,7 +217,7 @@ class LeNet(Model):
 
 
 def _square_grid(image_shape: ImageShape, *windows: tuple[int, int]) -> int:
-    height, width = (convolved(side, *windows) for side in image_shape[1:])
+    height, width = (conv_output_size(side, *windows) for side in image_shape[1:])
     if height != width:
         raise TorchcapsError(f"this G-CapsNet needs square images, got {image_shape[1]}x{image_shape[2]} pixels")
     return height

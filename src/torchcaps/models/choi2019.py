@@ -22,7 +22,7 @@ from torchcaps.layers import (
     CapsuleStack,
     ChannelConvTransform,
     Conv2d,
-    VectorPrimary,
+    PrimaryCapsules,
 )
 from torchcaps.models.capsule_model import CapsuleModel, choose_decoder
 from torchcaps.models.registry import ModelRecord, Recipe, models
@@ -93,7 +93,7 @@ class ARCapsNet(CapsuleModel):
                 nn.BatchNorm2d(filters),
                 nn.ReLU(),
             ),
-            primary=VectorPrimary(
+            primary=PrimaryCapsules(
                 filters,
                 types,
                 primary_size,
@@ -103,7 +103,7 @@ class ARCapsNet(CapsuleModel):
                 nonlinearity=nn.Sequential(nn.ReLU(), AffineTanh(types, primary_size)),
             ),
             capsules=ResidualStack(*stack, dropout=dropout),
-            score=normalised_length,
+            score=normalized_length_score,
             decoder=choose_decoder(decoder, classes, capsule_size, image_shape, hidden),
         )
 
@@ -128,7 +128,7 @@ class ResidualStack(CapsuleStack):
         return capsules, None
 
 
-def normalised_length(pose: Tensor) -> tuple[Tensor, Tensor]:
+def normalized_length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
     """Scores and logits of capsules whose numbers lie in (-1, 1): the length over the greatest possible one."""
     scores = safe_norm(pose) / pose.shape[2] ** 0.5
     return scores, log_odds(scores)

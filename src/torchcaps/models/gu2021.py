@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from torchcaps.functional import squash
 from torchcaps.layers import Conv2d
-from torchcaps.models.base import Model, Output, convolved
+from torchcaps.models.base import Model, Output, conv_output_size
 from torchcaps.models.baselines import ConvNetFC
-from torchcaps.models.capsule_model import choose_decoder, length
+from torchcaps.models.capsule_model import choose_decoder, length_score
 from torchcaps.models.registry import ModelRecord, Recipe, create_model, models
 from torchcaps.models.sabour2017 import CapsNet
 
@@ -81,7 +81,7 @@ class GroupedUnits(Model):
         decoder: str | None = None,
         hidden: tuple[int, int] = (512, 1024),
     ) -> None:
-        height, width = (convolved(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])
+        height, width = (conv_output_size(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])
         drawing = choose_decoder(decoder or self.default_decoder, classes, group, image_shape, hidden)
         super().__init__(image_shape, classes, decoder=drawing)
         self.group = group
@@ -133,7 +133,7 @@ class ConvNetCRSF(GroupedUnits):
         maps = self.second(self.first(images).relu())  # (B, C, H, W)
         vectors = squash(maps.unflatten(1, (-1, self.vector)), dim=2)
         pose = squash(self.grouped(vectors))
-        return Output(*length(pose), pose)
+        return Output(*length_score(pose), pose)
 
 
 def _count(model: nn.Module) -> int:

@@ -19,13 +19,13 @@ from torchcaps.layers import (
     Conv2d,
     ConvTransform,
     CoordinateAddition,
-    MatrixPrimary,
+    MatrixPrimaryCapsules,
     PositionSharedTransform,
     Standardize,
     Transform,
 )
-from torchcaps.models.base import Model, Output, convolved
-from torchcaps.models.capsule_model import CapsuleModel, identity, length
+from torchcaps.models.base import Model, Output, conv_output_size
+from torchcaps.models.capsule_model import CapsuleModel, identity, length_score
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing, routings
 
@@ -75,8 +75,8 @@ class MatrixCapsNet(CapsuleModel):
         if min(filters, *types) < 1:
             raise TorchcapsError(f"matrix capsules need at least 1 filter and type, got {filters} and {types}")
         for side in image_shape[1:]:
-            convolved(side, (5, 2), (3, 2), (3, 1))
-        height, width = (convolved(side, (5, 2)) for side in image_shape[1:])
+            conv_output_size(side, (5, 2), (3, 2), (3, 1))
+        height, width = (conv_output_size(side, (5, 2)) for side in image_shape[1:])
         poses: dict[str, Any] = {"child_pose": POSES[pose], "parent_pose": POSES[pose]}
         first = ConvTransform((height, width), types[0], types[1], kernel=3, stride=2, **poses)
         second = ConvTransform(first.grid, types[1], types[2], kernel=3, **poses)
@@ -93,14 +93,14 @@ class MatrixCapsNet(CapsuleModel):
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 5, stride=2), nn.ReLU()),
-            primary=MatrixPrimary(filters, types[0]),
+            primary=MatrixPrimaryCapsules(filters, types[0]),
             capsules=CapsuleStack(*layers),
-            score=length,
+            score=length_score,
             preprocess=PREPROCESS[preprocess](),
         )
 
 
-class CNN(Model):
+class ConvNetHinton2018(Model):
     """Two convolutions with pooling, a hidden layer with dropout: 4,252,549 parameters at 32x32 with 5 classes.
 
     Args:
@@ -120,7 +120,7 @@ class CNN(Model):
     ) -> None:
         if preprocess not in PREPROCESS:
             raise unknown_name("preprocess", preprocess, PREPROCESS)
-        grid = [convolved(side, (2, 2), (2, 2)) for side in image_shape[1:]]
+        grid = [conv_output_size(side, (2, 2), (2, 2)) for side in image_shape[1:]]
         super().__init__(image_shape, classes, preprocess=PREPROCESS[preprocess]())
         self.layers = nn.Sequential(
             Conv2d(image_shape[0], filters[0], 5, padding="same"),
@@ -173,7 +173,7 @@ models.add(
         name="cnn-hinton2018",
         description="two convolutions with pooling, hidden layer with dropout",
         paper="hinton2018",
-        build=CNN,
+        build=ConvNetHinton2018,
         recipe=Recipe(loss="cross-entropy", batch_size=64),
         laptop={"filters": (16, 32), "hidden": 256},
         capsules=False,

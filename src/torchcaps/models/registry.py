@@ -68,21 +68,43 @@ def list_models() -> list[str]:
 
 
 def create_model(
-    name: str, *, image_size: int = 28, channels: int = 1, classes: int = 10, size: str = "paper", **options: Any
+    name: str,
+    *,
+    pretrained: str | None = None,
+    image_size: int = 28,
+    channels: int = 1,
+    classes: int = 10,
+    size: str = "paper",
+    **options: Any,
 ) -> Model:
     """Build a model by name.
 
     Args:
         name: one of :func:`list_models`.
+        pretrained: tag of the bundled weights to load, see :func:`torchcaps.list_pretrained`. They determine all
+            other settings, so give none.
         image_size: height and width in pixels.
-        channels: of the image.
+        channels: number of image channels.
         classes: number of classes.
-        size: ``paper`` for the paper's network, ``laptop`` for the same with fewer channels.
+        size: ``paper`` for the paper's network, ``laptop`` for the same network with fewer channels.
         options: settings of this model, such as ``routing="uniform"``.
 
     >>> sum(p.numel() for p in create_model("capsnet", decoder="none").parameters())
     6804224
+    >>> create_model("capsnet", pretrained="mnist-laptop").class_names[:3]
+    ('0', '1', '2')
     """
+    if pretrained is not None:
+        from torchcaps.pretrained import find_card, load_pretrained  # loaded lazily: it lies above this package
+
+        defaults = {"image_size": 28, "channels": 1, "classes": 10, "size": "paper"}
+        values = {"image_size": image_size, "channels": channels, "classes": classes, "size": size}
+        given = [setting for setting, value in values.items() if value != defaults[setting]] + list(options)
+        if given:
+            raise TorchcapsError(
+                f"weights '{pretrained}' bring their own settings, got {', '.join(given)} as well: leave them out"
+            )
+        return load_pretrained(find_card(name, pretrained))
     record = models.get(name)
     if size not in SIZES:
         raise unknown_name("size", size, SIZES)

@@ -13,8 +13,8 @@ from typing import Any
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.layers import CapsuleLayer, CapsuleStack, Conv2d, DenseTransform, SharedTransform, VectorPrimary
-from torchcaps.models.base import convolved
+from torchcaps.layers import CapsuleLayer, CapsuleStack, Conv2d, DenseTransform, PrimaryCapsules, SharedTransform
+from torchcaps.models.base import conv_output_size
 from torchcaps.models.capsule_model import CapsuleModel, choose_decoder, choose_nonlinearity
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing
@@ -77,7 +77,7 @@ class CapsNet(CapsuleModel):
             raise unknown_name("rectifier", rectifier, RECTIFIERS)
         if transform not in TRANSFORMS:
             raise unknown_name("transform", transform, TRANSFORMS)
-        height, width = (convolved(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])
+        height, width = (conv_output_size(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])
         after_primary, after_routing, score = choose_nonlinearity(nonlinearity)
         voting = TRANSFORMS[transform](height * width * types, classes, primary_size, class_size)
         # A squashed capsule's length is how present it is, which is what an activation means.
@@ -87,7 +87,7 @@ class CapsNet(CapsuleModel):
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, kernel), RECTIFIERS[rectifier]()),
-            primary=VectorPrimary(
+            primary=PrimaryCapsules(
                 filters,
                 types,
                 primary_size,

@@ -1,6 +1,6 @@
 """Ready weights: small networks trained here, shipped with the package, each with a card that says where it is from."""
 
 from torchcaps.pretrained.cards import Card, Samples, find_card, list_pretrained, load_samples
-from torchcaps.pretrained.loading import create_model
+from torchcaps.pretrained.loading import load_pretrained
 
-__all__ = ["Card", "Samples", "create_model", "find_card", "list_pretrained", "load_samples"]
+__all__ = ["Card", "Samples", "find_card", "list_pretrained", "load_pretrained", "load_samples"]

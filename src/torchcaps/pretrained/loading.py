@@ -9,12 +9,10 @@ from typing import Any
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.models import Model
-from torchcaps.models import create_model as create_fresh_model
-from torchcaps.pretrained.cards import ROOT, Card, find_card, list_pretrained
+from torchcaps.pretrained.cards import ROOT, Card, list_pretrained
 from torchcaps.train import RunConfig, RunFolder, load, open_run
 from torchcaps.train.run_folder import load_model
 
-# MERGED ``create_model`` with ready weights; apart from the loader, so that a fresh model needs nothing
 # MERGED A trained model with all that is known of it: from the folder of a run, or of the weights that
 # MERGED The weights that are shipped, as rows for a listing.
 WEIGHTS = "weights.safetensors"
@@ -37,26 +35,6 @@ def file_hash(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise TorchcapsError(f"{path} cannot be read: {error.strerror}. Install torchcaps again") from error
-
-
-def create_model(name: str, *, pretrained: str | None = None, **settings: Any) -> Model:
-    """Build a model by name, with fresh weights or with weights that are shipped.
-
-    Args:
-        name: one of :func:`torchcaps.list_models`.
-        pretrained: the tag of shipped weights, see :func:`torchcaps.list_pretrained`; they bring all settings along.
-        settings: of a fresh model: ``image_size``, ``channels``, ``classes``, ``size`` and the model's own.
-
-    >>> create_model("capsnet", pretrained="mnist-laptop").class_names[:3]
-    ('0', '1', '2')
-    """
-    if pretrained is None:
-        return create_fresh_model(name, **settings)
-    if settings:
-        given = ", ".join(settings)
-        raise TorchcapsError(f"weights '{pretrained}' bring their own settings, got {given} as well: leave them out")
-
-    return load_pretrained(find_card(name, pretrained))
 
 
 @dataclass(frozen=True)

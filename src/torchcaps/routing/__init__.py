@@ -1,13 +1,24 @@
-"""Routings: one file each, and a registry of their records."""
+"""Routings: one file per algorithm, and a registry of their records."""
 
-from torchcaps.routing import (  # noqa: F401  (each registers its routing)
-    attention,
-    discriminative,
-    dynamic,
-    em,
-    trainable,
-    uniform,
-)
+from torchcaps.routing.attention import AttentionRouting
 from torchcaps.routing.base import LayerShape, Routed, Routing, RoutingRecord, create_routing, routings
+from torchcaps.routing.discriminative import DiscriminativeRouting
+from torchcaps.routing.dynamic import DynamicRouting
+from torchcaps.routing.em import EMRouting
+from torchcaps.routing.trainable import TrainableRouting
+from torchcaps.routing.uniform import UniformRouting
 
-__all__ = ["LayerShape", "Routed", "Routing", "RoutingRecord", "create_routing", "routings"]
+__all__ = [
+    "AttentionRouting",
+    "DiscriminativeRouting",
+    "DynamicRouting",
+    "EMRouting",
+    "LayerShape",
+    "Routed",
+    "Routing",
+    "RoutingRecord",
+    "TrainableRouting",
+    "UniformRouting",
+    "create_routing",
+    "routings",
+]

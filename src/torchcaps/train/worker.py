@@ -13,6 +13,7 @@ from pathlib import Path
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.plugins import load_plugin
+from torchcaps.runtime import tune_process
 from torchcaps.train.distributed import LostProcessError
 from torchcaps.train.loop import fit_run
 from torchcaps.train.processes import FINISHED, LOST, REFUSED, STOPPED, Interrupted
@@ -21,6 +22,7 @@ from torchcaps.train.run_folder import open_run
 
 def main() -> int:
     """Train; the exit code."""
+    tune_process()
     logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
     parent = os.getppid()
     try:
