@@ -14,7 +14,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps.analysis.style import as_rgb, bare, figure_text, house_style, save_figure
+from torchcaps.analysis.style import as_rgb, figure_style, figure_text, hide_axes, save_figure
 from torchcaps.data.base import as_floats, pieces
 from torchcaps.data.io.pictures import is_picture, picture_form, read_pictures
 from torchcaps.errors import TorchcapsError
@@ -172,11 +172,11 @@ def draw_least_sure(model: Model, predictions: Predictions, target: Path, *, cou
     pairs = [(each, pixels) for each, pixels in zip(chosen, read, strict=True) if isinstance(pixels, Tensor)]
     columns = min(COLUMNS, len(pairs))
     rows = -(-len(pairs) // columns)
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(1.75 * columns, 2.25 * rows), layout="constrained")
         grid = list(figure.subplots(rows, columns, squeeze=False).flat)
         for axes in grid:
-            bare(axes)
+            hide_axes(axes)
         for axes, (answer, pixels) in zip(grid, pairs, strict=False):
             axes.imshow(as_rgb(as_floats(pixels)))
             lines = [f"{shortened(name)}: {share:.0%}" for name, share in predictions.top(answer, 2)]

@@ -9,15 +9,15 @@ from torch import Tensor
 from tests.reference import analysis as reference
 from torchcaps.analysis import (
     coupling_entropy,
-    follow_couplings,
     inspect_layers,
-    measure_liveliness,
+    measure_activity,
+    propagate_couplings,
     vote_histograms,
     vote_maps,
 )
-from torchcaps.analysis.couplings import Liveliness, gets_of_present
+from torchcaps.analysis.couplings import CapsuleActivity, class_share
 from torchcaps.analysis.inspection import presence
-from torchcaps.analysis.receptive_field import extents, primary_centres
+from torchcaps.analysis.receptive_field import grid_extents, primary_centers
 from torchcaps.analysis.votes import vote_distances
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model, create_model
@@ -92,7 +92,7 @@ def test_couplings_are_followed_as_loops_would(kind: str) -> None:
     model = small(KINDS[kind][0], **KINDS[kind][1])
     _, layers = inspect_layers(model, torch.rand(2, 1, 28, 28))
     classes, iteration = torch.tensor([3, 1]), 1
-    found = follow_couplings(layers, classes, iteration)
+    found = propagate_couplings(layers, classes, iteration)
     maps = vote_maps(layers, classes, iteration)
     for image in range(2):
         reached = [[1.0 if number == int(classes[image]) else 0.0 for number in range(4)]]
@@ -112,10 +112,10 @@ def test_shares_of_all_classes_make_a_whole() -> None:
     for kind in ("dynamic", "em", "uniform"):
         model = small(KINDS[kind][0], **KINDS[kind][1])
         _, layers = inspect_layers(model, torch.rand(1, 1, 28, 28))
-        total = sum(follow_couplings(layers, torch.tensor([label]), 2)[0] for label in range(4))
+        total = sum(propagate_couplings(layers, torch.tensor([label]), 2)[0] for label in range(4))
         present, kept = (
             presence(layers[0].children),
-            sum(gets_of_present(layers, torch.tensor([n]), 2) for n in range(4)),
+            sum(class_share(layers, torch.tensor([n]), 2) for n in range(4)),
         )
         torch.testing.assert_close(kept, (total * present).sum().view(1) / present.sum(), rtol=1e-3, atol=1e-4)
         seen = torch.zeros(total.numel())
@@ -150,7 +150,7 @@ def test_entropy_against_loops(kind: str) -> None:
 def test_dead_capsules_against_loops() -> None:
     model, images = small("matrix-capsnet", **MATRIX), torch.rand(12, 1, 28, 28)
     told: list[int] = []
-    found = measure_liveliness(model, images, advance=told.append)
+    found = measure_activity(model, images, advance=told.append)
     assert told == [10, 2]
     _, layers = inspect_layers(model, images)
     assert [each.name for each in found] == ["primary", *(layer.name for layer in layers)]
@@ -160,7 +160,7 @@ def test_dead_capsules_against_loops() -> None:
         torch.testing.assert_close(each.greatest, torch.tensor(greatest), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(each.first, torch.tensor(first), rtol=0, atol=2e-3)
         assert (each.silent, each.never_first) == (silent, never)
-    dead = Liveliness("layer", torch.tensor([0.5, 0.004, 0.3]), torch.tensor([0.9, 0.1, 0.0]))
+    dead = CapsuleActivity("layer", torch.tensor([0.5, 0.004, 0.3]), torch.tensor([0.9, 0.1, 0.0]))
     assert (dead.silent, dead.never_first) == ([1], [2])
 
 
@@ -169,7 +169,7 @@ def test_places_lie_where_their_receptive_fields_do(name: str) -> None:
     model = small(name).double()
     images = torch.rand(1, 1, 28, 28, dtype=torch.float64, requires_grad=True)
     pose: Tensor = model.primary(model.features(images)).pose  # without preprocessing, which looks at every pixel
-    rows, columns = primary_centres(model, tuple(pose.shape[1:3]))
+    rows, columns = primary_centers(model, tuple(pose.shape[1:3]))
     for row, column in ((0, 0), (1, 3), (pose.shape[1] - 1, pose.shape[2] - 1)):
         (slope,) = torch.autograd.grad(pose[0, row, column].sum(), images, retain_graph=True)
         touched = torch.nonzero(slope[0, 0]).double() + 0.5
@@ -181,7 +181,7 @@ def test_frames_of_all_layers() -> None:
     model = small("matrix-capsnet", **MATRIX)
     _, layers = inspect_layers(model, torch.rand(1, 1, 28, 28))
     # 12x12 places with step 2 from pixel 2.5 on; windows of 3 with stride 2; then of 3 with stride 1.
-    assert extents(model, layers) == [
+    assert grid_extents(model, layers) == [
         pytest.approx((1.5, 25.5, 25.5, 1.5)),
         pytest.approx((2.5, 22.5, 22.5, 2.5)),
         pytest.approx((6.5, 18.5, 18.5, 6.5)),

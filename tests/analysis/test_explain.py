@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from torchcaps.analysis.explain import EXPLANATIONS, explain
-from torchcaps.analysis.explanation import choose, read_image
+from torchcaps.analysis.explanation import read_image, select_images
 from torchcaps.data import MemoryImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
@@ -81,19 +81,19 @@ def test_plain_units_are_perturbed_and_nothing_is_said_of_couplings(tmp_path: Pa
 
 def test_images_of_each_class_or_one(tmp_path: Path) -> None:
     model, images = create_model("capsnet", **SMALL), load_dataset("glyphs", "test")
-    assert choose(model, images, None).names == list("0123456789")
-    torch.testing.assert_close(choose(model, images, "7").images, images.batch(torch.tensor([7])).images)
+    assert select_images(model, images, None).names == list("0123456789")
+    torch.testing.assert_close(select_images(model, images, "7").images, images.batch(torch.tensor([7])).images)
     with pytest.raises(TorchcapsError, match="there is no image 1000: the set has images 0 to 999"):
-        choose(model, images, "1000")
+        select_images(model, images, "1000")
     with pytest.raises(TorchcapsError, match=r"nowhere\.png is no file and no number"):
-        choose(model, images, "nowhere.png")
+        select_images(model, images, "nowhere.png")
     with pytest.raises(TorchcapsError, match="knows 10 classes and the images have 3"):
-        choose(model, coloured(), None)
+        select_images(model, coloured(), None)
     with pytest.raises(TorchcapsError, match=r"built for images \(1, 28, 28\)"):
-        choose(model, coloured(classes=10), None)
+        select_images(model, coloured(classes=10), None)
     larger = coloured(channels=1, size=40, classes=10)
     torch.testing.assert_close(
-        choose(model, larger, "3").images, larger.batch(torch.tensor([3])).images[..., 6:34, 6:34]
+        select_images(model, larger, "3").images, larger.batch(torch.tensor([3])).images[..., 6:34, 6:34]
     )
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from torchcaps.analysis import draw_with_decoder_of, perturb_dimensions
-from torchcaps.analysis.perturbation import RANGES, change_of_drawing, fitting_ranges
+from torchcaps.analysis import perturb_dimensions, reconstruct_with
+from torchcaps.analysis.perturbation import RANGES, ranges_for, reconstruction_change
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 
@@ -24,7 +24,7 @@ def test_each_dimension_is_moved_alone() -> None:
             pose[0, winner, dimension] += move
             expected = model.reconstruct(output._replace(pose=pose), torch.tensor([winner]))[0]
             torch.testing.assert_close(drawn[dimension, step], expected, rtol=1e-4, atol=1e-6)
-    change = change_of_drawing(drawn)
+    change = reconstruction_change(drawn)
     for dimension in range(4):
         ends = zip(drawn[dimension, 0].flatten().tolist(), drawn[dimension, -1].flatten().tolist(), strict=True)
         assert float(change[dimension]) == pytest.approx(sum(abs(a - b) for a, b in ends) / 784, rel=1e-4)
@@ -51,9 +51,9 @@ def test_the_range_of_each_paper(paper: str, reach: float, step: float) -> None:
 
 def test_capsules_and_plain_units_have_ranges_of_their_own() -> None:
     small = {"size": "laptop", "filters": 8}
-    assert "gu2021-units" in fitting_ranges(create_model("convnet-cr", **small))
-    assert "gu2021-units" not in fitting_ranges(create_model("convnet-cr-sf", **small)), "squashed units are bounded"
-    assert "sabour2017" in fitting_ranges(create_model("capsnet", **small))
+    assert "gu2021-units" in ranges_for(create_model("convnet-cr", **small))
+    assert "gu2021-units" not in ranges_for(create_model("convnet-cr-sf", **small)), "squashed units are bounded"
+    assert "sabour2017" in ranges_for(create_model("capsnet", **small))
 
 
 def test_a_model_that_cannot_be_perturbed_is_refused() -> None:
@@ -78,7 +78,7 @@ def test_the_decoder_of_one_draws_the_capsules_of_another() -> None:
         for number, label in enumerate(chosen.tolist()):
             masked[number, label] = output.pose[number, label]
         expected = drawing.decoder.layers(masked.flatten(1)).view(3, 1, 28, 28)
-        torch.testing.assert_close(draw_with_decoder_of(drawing, other, images, given), expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(reconstruct_with(drawing, other, images, given), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_decoders_that_do_not_fit_are_refused() -> None:
@@ -86,10 +86,10 @@ def test_decoders_that_do_not_fit_are_refused() -> None:
     images = torch.rand(2, 1, 28, 28)
     drawing = create_model("capsnet", **small, hidden=(16, 16))
     with pytest.raises(TorchcapsError, match="no decoder to draw with"):
-        draw_with_decoder_of(create_model("matrix-capsnet", size="laptop"), drawing, images)
+        reconstruct_with(create_model("matrix-capsnet", size="laptop"), drawing, images)
     with pytest.raises(TorchcapsError, match="has no capsules that a decoder could draw"):
-        draw_with_decoder_of(drawing, create_model("convnet-avg", size="laptop"), images)
+        reconstruct_with(drawing, create_model("convnet-avg", size="laptop"), images)
     with pytest.raises(TorchcapsError, match="built for 10 capsules of 16 numbers, and CapsNet has 10 of 8"):
-        draw_with_decoder_of(drawing, create_model("capsnet", **small, class_size=8), images)
+        reconstruct_with(drawing, create_model("capsnet", **small, class_size=8), images)
     with pytest.raises(TorchcapsError, match="built for 10 capsules of 16 numbers, and CapsNet has 5 of 32"):
-        draw_with_decoder_of(drawing, create_model("capsnet", **small, class_size=32, classes=5), images)
+        reconstruct_with(drawing, create_model("capsnet", **small, class_size=32, classes=5), images)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import tests.train.tiny  # noqa: F401  (registers the model)
-from torchcaps.compare import Comparison, Entry, run_comparison, write_report
-from torchcaps.compare.table import COLUMNS, SUSPECT, cells, robust_columns
+from torchcaps.compare import ComparisonResults, ComparisonRun, run_comparison, write_report
+from torchcaps.compare.table import COLUMNS, SUSPECT_MARK, robustness_columns, table_cells
 from torchcaps.data import MemoryImages, datasets, load_dataset
 from torchcaps.data.datasets.viewpoints import split_by_viewpoint
 from torchcaps.errors import TorchcapsError
@@ -18,11 +18,11 @@ from torchcaps.files import read_json
 from torchcaps.train import resolve
 
 
-def entries(seeds: int = 2, **more: object) -> list[Entry]:
+def entries(seeds: int = 2, **more: object) -> list[ComparisonRun]:
     common = {"data": "glyphs", "train_images": 200, "test_images": 100, "epochs": 1, "batch_size": 32, "device": "cpu"}
     small = {"filters": 8, "types": 2, "hidden": [16, 16]}
     return [
-        Entry(model, resolve(**common | more, model=model, seed=seed, options=options))
+        ComparisonRun(model, resolve(**common | more, model=model, seed=seed, options=options))
         for model, options in (("tiny", {}), ("capsnet", small))
         for seed in range(seeds)
     ]
@@ -59,9 +59,9 @@ def test_comparison_trains_tests_and_reports(tmp_path: Path) -> None:
         assert f"<h2>{title}</h2>" in page
     assert page.count("prefers-color-scheme: dark)' srcset") == 6  # these four, drawings and dimensions
     assert not re.findall(r"""(?:src|href)=['"](?!data:)""", page), "the report must need nothing from elsewhere"
-    chosen = [*COLUMNS, *robust_columns(list(comparison.results.values()))]
+    chosen = [*COLUMNS, *robustness_columns(list(comparison.results.values()))]
     assert [column.title for column in chosen][-3:] == ["affine, %", "fgsm 0.1, %", "bim 0.1, %"]
-    for cell in cells(chosen, comparison.results["tiny"]):
+    for cell in table_cells(chosen, comparison.results["tiny"]):
         assert f"<td>{cell}</td>" in page
     kept = read_json(tmp_path / "tiny-seed1" / "robustness.json")
     assert kept == result_of(comparison, "tiny", 1)["robustness"]
@@ -69,7 +69,7 @@ def test_comparison_trains_tests_and_reports(tmp_path: Path) -> None:
     assert kept["environment"]["versions"]["torch"]
 
 
-def result_of(comparison: Comparison, label: str, seed: int) -> dict[str, Any]:
+def result_of(comparison: ComparisonResults, label: str, seed: int) -> dict[str, Any]:
     return comparison.results[label][seed]
 
 
@@ -77,17 +77,19 @@ def test_a_failed_sanity_check_stands_beside_its_figure(tmp_path: Path) -> None:
     comparison = run_comparison(entries(seeds=1)[:1], tmp_path)
     plain = write_report(comparison).read_text()
     assert "class='warning'" not in plain
-    assert SUSPECT not in plain
+    assert SUSPECT_MARK not in plain
     warned = {"name": "masked gradient", "message": "nothing is seen"}
     result_of(comparison, "tiny", 0)["robustness"]["attacked"]["sanity"] = [warned]
     page = write_report(comparison).read_text()
     assert "tiny: masked gradient, nothing is seen." in page
-    assert page.count(SUSPECT) == 2  # one for each attack of the one model
+    assert page.count(SUSPECT_MARK) == 2  # one for each attack of the one model
 
 
 def test_models_are_matched_and_who_misses_is_not_compared(tmp_path: Path) -> None:
     low, high = (entries(seeds=1, epochs=30, learning_rate=0.003, stop_at_accuracy=level) for level in (0.3, 1.0))
-    comparison = run_comparison([low[0], Entry("capsnet", high[1].config.model_copy(update={"epochs": 1}))], tmp_path)
+    comparison = run_comparison(
+        [low[0], ComparisonRun("capsnet", high[1].config.model_copy(update={"epochs": 1}))], tmp_path
+    )
     tiny, capsnet = result_of(comparison, "tiny", 0), result_of(comparison, "capsnet", 0)
     assert tiny["reached"]
     assert tiny["validation_accuracy"] >= 0.3
@@ -96,9 +98,9 @@ def test_models_are_matched_and_who_misses_is_not_compared(tmp_path: Path) -> No
     page = write_report(comparison).read_text()
     assert "Training was stopped at 100.00% and 30.00% of the validation images." in page
     assert "Never reached, so not compared: capsnet." in page
-    chosen = [*COLUMNS, *robust_columns(list(comparison.results.values()))]
-    assert cells(chosen, [capsnet])[-4:] == ["not matched"] * 4
-    assert "not matched" not in cells(chosen, [tiny])
+    chosen = [*COLUMNS, *robustness_columns(list(comparison.results.values()))]
+    assert table_cells(chosen, [capsnet])[-4:] == ["not matched"] * 4
+    assert "not matched" not in table_cells(chosen, [tiny])
 
 
 def test_the_others_stop_where_they_are_as_good_from_familiar_sides_as_the_first(tmp_path: Path) -> None:
@@ -107,8 +109,8 @@ def test_the_others_stop_where_they_are_as_good_from_familiar_sides_as_the_first
         datasets.add(replace(datasets.get("glyphs"), name="glyphs-azimuth", splits=SIDES, open=open_sides))
     more = {"data": "glyphs-azimuth", "epochs": 20, "learning_rate": 0.003}
     first, other = entries(seeds=1, **more)[0], entries(seeds=1, **more)[0]
-    first = Entry("first", first.config.model_copy(update={"epochs": 2}))
-    comparison = run_comparison([first, Entry("other", other.config)], tmp_path, match_first=True)
+    first = ComparisonRun("first", first.config.model_copy(update={"epochs": 2}))
+    comparison = run_comparison([first, ComparisonRun("other", other.config)], tmp_path, match_first=True)
     baseline, matched = result_of(comparison, "first", 0), result_of(comparison, "other", 0)
     sides = baseline["robustness"]["tests"]["viewpoint"]
     assert matched["selection_split"] == "familiar"
@@ -118,8 +120,8 @@ def test_the_others_stop_where_they_are_as_good_from_familiar_sides_as_the_first
     assert seen["familiar_error"] == pytest.approx(1 - matched["validation_accuracy"])
     assert seen["familiar_error"] <= sides["familiar_error"]
     assert seen["novel_error"] == pytest.approx(1 - matched["test_accuracy"], abs=0.2)
-    assert "familiar sides, %" in [column.title for column in robust_columns(list(comparison.results.values()))]
-    again = run_comparison([first, Entry("other", other.config)], tmp_path, match_first=True)
+    assert "familiar sides, %" in [column.title for column in robustness_columns(list(comparison.results.values()))]
+    again = run_comparison([first, ComparisonRun("other", other.config)], tmp_path, match_first=True)
     assert again.results == comparison.results
 
 

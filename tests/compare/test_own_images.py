@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from torchcaps.cli.main import main
-from torchcaps.compare.own_images import MODELS, shown_name, suggested_epochs, tell_pictures
+from torchcaps.compare.own_images import MODELS, default_epochs, display_name, summarize_images
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import models
 
@@ -120,10 +120,10 @@ def test_mistakes(
 
 def test_what_is_taken_where_nothing_is_named(photos: Path) -> None:
     assert all(name.partition(":")[0] in models for name in MODELS)
-    assert suggested_epochs(f"images:{photos},size=8,grey=0") == 40  # 48 pictures
-    assert suggested_epochs("glyphs") == 5  # 6,000 images
-    assert shown_name("images:a/b,size=8") == "a/b"
-    assert shown_name("mnist") == "mnist"
-    asked = tell_pictures(f"images:{photos},size=16,seed=2")
+    assert default_epochs(f"images:{photos},size=8,grey=0") == 40  # 48 pictures
+    assert default_epochs("glyphs") == 5  # 6,000 images
+    assert display_name("images:a/b,size=8") == "a/b"
+    assert display_name("mnist") == "mnist"
+    asked = summarize_images(f"images:{photos},size=16,seed=2")
     assert "16x16 pixels in colour (as asked)" in asked.words
     assert "seed 2" in asked.words

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from torchcaps.demo.app import create_app
 from torchcaps.demo.guard import LOCAL_NAMES
-from torchcaps.demo.served import Served, open_shipped
+from torchcaps.demo.served import ServedModel, load_pretrained_models
 from torchcaps.demo.server import listen, make_server
 
 
 @pytest.fixture(scope="session")
-def shipped() -> list[Served]:
-    return open_shipped()
+def shipped() -> list[ServedModel]:
+    return load_pretrained_models()
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +33,7 @@ def results_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(shipped: list[Served], results_folder: Path) -> Iterator[str]:
+def address(shipped: list[ServedModel], results_folder: Path) -> Iterator[str]:
     with running(create_app(shipped, results=results_folder, hosts=LOCAL_NAMES)) as address:
         yield address
 
@@ -59,12 +59,12 @@ def client(address: str) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def capsnet(shipped: list[Served]) -> Served:
+def capsnet(shipped: list[ServedModel]) -> ServedModel:
     return next(each for each in shipped if each.name == "capsnet-mnist-laptop")
 
 
 @pytest.fixture(scope="session")
-def digits(capsnet: Served) -> tuple[Tensor, list[int]]:
+def digits(capsnet: ServedModel) -> tuple[Tensor, list[int]]:
     """Test images (N, 1, 28, 28) in [0, 1] with their labels."""
     return decoded(capsnet.samples.images.model_dump()), [row[0] for row in capsnet.samples.labels]
 

@@ -1,4 +1,4 @@
-"""Pictures of every panel, in both themes, on a desk and on a telephone: python -m tests.demo.pictures ADDRESS FOLDER
+"""Screenshots of every panel, in both themes, for desktop and phone: python -m tests.demo.pictures ADDRESS FOLDER
 
 Start the page first: torchcaps demo --no-browser. Look at them after every change of the page.
 """

@@ -18,7 +18,7 @@ from tests.demo.browser import FLAGS, find_chromium
 from tests.demo.conftest import running
 from tests.train import tiny  # noqa: F401  (registers the model)
 from torchcaps.demo.app import create_app
-from torchcaps.demo.served import Served, open_runs
+from torchcaps.demo.served import ServedModel, load_run_models
 from torchcaps.demo.server import is_loopback
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import RunFolder, resolve
@@ -51,7 +51,7 @@ def ask(app: object, path: str, **settings: object) -> httpx.Response:
         ("Bearer \u00e9\u00e9", 401),
     ],
 )
-def test_the_token_opens_the_service(shipped: list[Served], sent: str | None, status: int) -> None:
+def test_the_token_opens_the_service(shipped: list[ServedModel], sent: str | None, status: int) -> None:
     app = create_app(shipped[:1], token=TOKEN)
     headers = {} if sent is None else {"authorization": sent.encode("latin-1")}
     for path in ("/api/models", "/metrics", "/api/results", "/nowhere"):
@@ -63,7 +63,7 @@ def test_the_token_opens_the_service(shipped: list[Served], sent: str | None, st
         assert TOKEN not in answer.text
 
 
-def test_what_is_in_every_copy_of_torchcaps_needs_no_token(shipped: list[Served]) -> None:
+def test_what_is_in_every_copy_of_torchcaps_needs_no_token(shipped: list[ServedModel]) -> None:
     app = create_app(shipped[:1], token=TOKEN)
     for path in ("/", "/page/main.js", "/docs", "/openapi.json", "/health"):
         assert ask(app, path).status_code == 200, path
@@ -113,7 +113,7 @@ def test_the_token_may_come_from_the_environment() -> None:
 
 
 @pytest.mark.skipif(find_chromium() is None, reason="no Chromium")
-def test_the_page_asks_for_the_token(shipped: list[Served]) -> None:
+def test_the_page_asks_for_the_token(shipped: list[ServedModel]) -> None:
     from playwright.sync_api import sync_playwright
 
     with running(create_app(shipped, token=TOKEN)) as address, sync_playwright() as playwright:
@@ -160,7 +160,7 @@ def foreign_run(folder: Path, data: str) -> Path:
 def test_a_run_does_not_decide_which_folder_is_shown(tmp_path: Path, pictures: Path, settings: str) -> None:
     run = foreign_run(tmp_path / "run", f"images:{pictures}{settings}")
     read_before = {path: path.stat().st_atime_ns for path in pictures.rglob("*.png")}
-    app = create_app(open_runs([run]))
+    app = create_app(load_run_models([run]))
     answer = ask(app, "/api/samples", params={"model": "run"})
     assert answer.status_code == 422
     assert "--images" in answer.json()["detail"]
@@ -172,7 +172,7 @@ def test_a_run_does_not_decide_which_folder_is_shown(tmp_path: Path, pictures: P
 def test_a_folder_that_the_user_names_is_shown(tmp_path: Path, pictures: Path) -> None:
     run = foreign_run(tmp_path / "run", f"images:{pictures}/../private,size=28,grey=1")
     (tmp_path / "link").symlink_to(pictures)
-    app = create_app(open_runs([run], images=[tmp_path / "link"]))
+    app = create_app(load_run_models([run], images=[tmp_path / "link"]))
     answer = ask(app, "/api/samples", params={"model": "run"})
     assert answer.status_code == 200, answer.text
     assert answer.json()["images"]["shape"] == [2, 1, 28, 28]
@@ -181,13 +181,13 @@ def test_a_folder_that_the_user_names_is_shown(tmp_path: Path, pictures: Path) -
 def test_a_named_folder_opens_no_other(tmp_path: Path, pictures: Path) -> None:
     run = foreign_run(tmp_path / "run", f"images:{pictures},size=28,grey=1")
     with pytest.raises(TorchcapsError, match="none of the runs was trained on the pictures in"):
-        open_runs([run], images=[pictures / "cat"])
+        load_run_models([run], images=[pictures / "cat"])
 
 
 @pytest.mark.parametrize("data", ["{folder}", "images:", "images", "nothing-known"])
 def test_other_names_tell_nothing_about_this_machine(tmp_path: Path, pictures: Path, data: str) -> None:
     run = foreign_run(tmp_path / "run", data.format(folder=pictures))
-    app = create_app(open_runs([run]))
+    app = create_app(load_run_models([run]))
     answer = ask(app, "/api/samples", params={"model": "run"})
     assert answer.status_code == 422
     assert str(tmp_path) not in answer.text + ask(app, "/api/models").text

@@ -24,7 +24,7 @@ from torchcaps.data.geometry import rotation, warp
 from torchcaps.demo import results, service
 from torchcaps.demo.app import create_app
 from torchcaps.demo.results import read_results
-from torchcaps.demo.served import Served, open_runs
+from torchcaps.demo.served import ServedModel, load_run_models
 from torchcaps.demo.service import Worker
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json
@@ -41,7 +41,7 @@ def ask(client: httpx.Client, path: str, **question: object) -> dict[str, object
     return answer.json()  # type: ignore[no-any-return]
 
 
-def test_models_are_described(client: httpx.Client, shipped: list[Served]) -> None:
+def test_models_are_described(client: httpx.Client, shipped: list[ServedModel]) -> None:
     listed = {each["name"]: each for each in client.get("/api/models").json()}
     assert list(listed) == [each.name for each in shipped]
     assert listed[NAME]["pose_size"] == 16
@@ -52,7 +52,9 @@ def test_models_are_described(client: httpx.Client, shipped: list[Served]) -> No
 
 
 @pytest.mark.parametrize("name", [NAME, "matrix-capsnet-mnist-laptop", "ar-capsnet-mnist-laptop"])
-def test_predicts_as_the_model_does(client: httpx.Client, shipped: list[Served], digits: Digits, name: str) -> None:
+def test_predicts_as_the_model_does(
+    client: httpx.Client, shipped: list[ServedModel], digits: Digits, name: str
+) -> None:
     """Questions that come at the same time go through the model together, and each gets its own answer."""
     images, labels = digits
     model = next(each.model for each in shipped if each.name == name)
@@ -84,7 +86,7 @@ def test_other_sizes_are_put_in_the_middle(client: httpx.Client) -> None:
         assert seen.sum() == min(side, 28) ** 2
 
 
-def test_draws_what_the_decoder_draws(client: httpx.Client, capsnet: Served, digits: Digits) -> None:
+def test_draws_what_the_decoder_draws(client: httpx.Client, capsnet: ServedModel, digits: Digits) -> None:
     image = digits[0][12]
     with torch.no_grad():
         output = capsnet.model(image.unsqueeze(0))
@@ -96,7 +98,7 @@ def test_draws_what_the_decoder_draws(client: httpx.Client, capsnet: Served, dig
     torch.testing.assert_close(swept, perturb_dimensions(capsnet.model, image), atol=0.003, rtol=0)
 
 
-def test_routing_is_what_inspection_finds(client: httpx.Client, capsnet: Served, digits: Digits) -> None:
+def test_routing_is_what_inspection_finds(client: httpx.Client, capsnet: ServedModel, digits: Digits) -> None:
     image = digits[0][3]
     answer = ask(client, "routing", image=rows(image), label=5)
     _, layers = inspect_layers(capsnet.model, image.unsqueeze(0))
@@ -157,7 +159,7 @@ def test_wrong_names_and_values_are_told(client: httpx.Client) -> None:
         assert words in answer.json()["detail"]
 
 
-def test_a_full_queue_is_told(shipped: list[Served], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_is_told(shipped: list[ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "Worker", partial(Worker, bound=0))
     app = create_app(shipped[:1])
 
@@ -225,4 +227,4 @@ def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
         (tmp_path / parent / "run").mkdir(parents=True)
         (tmp_path / parent / "run" / "config.yaml").write_text("model: capsnet")
     with pytest.raises(TorchcapsError, match="two runs have folders called 'run'"):
-        open_runs([tmp_path / "a" / "run", tmp_path / "b" / "run"])
+        load_run_models([tmp_path / "a" / "run", tmp_path / "b" / "run"])

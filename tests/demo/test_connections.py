@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from torchcaps.demo import connections, guard
-from torchcaps.demo.guard import Guard, Metrics
+from torchcaps.demo.guard import Guard, ServiceMetrics
 
 SECONDS = 5  # until an answer must be there
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -147,7 +147,7 @@ def test_nonsense_is_answered_with_headers_and_counted(address: str, client: htt
 def test_too_many_requests_at_once(monkeypatch: pytest.MonkeyPatch, limit: str, status: int) -> None:
     """The refusal has the same headers as any answer, and is counted."""
     monkeypatch.setattr(guard, limit, 2)
-    metrics, gate = Metrics(), asyncio.Event()
+    metrics, gate = ServiceMetrics(), asyncio.Event()
 
     async def app(_: guard.Scope, __: guard.Receive, send: guard.Send) -> None:
         await gate.wait()

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 
 from torchcaps.demo import guard
 from torchcaps.demo.app import create_app
-from torchcaps.demo.schemas import Question
-from torchcaps.demo.served import Served
+from torchcaps.demo.schemas import ImageRequest
+from torchcaps.demo.served import ServedModel
 
 NAME = "capsnet-mnist-laptop"
 SECONDS = 5  # until an answer must be there
@@ -187,11 +187,11 @@ def test_more_values_than_a_question_has_are_refused_unparsed(client: httpx.Clie
 def test_a_wrong_image_is_one_mistake(image: object) -> None:
     """Not one for each pixel: they would all be put into words before the first one is told."""
     with pytest.raises(ValidationError) as raised:
-        Question.model_validate({"model": NAME, "image": image})
+        ImageRequest.model_validate({"model": NAME, "image": image})
     assert raised.value.error_count() <= 3  # one for each form that an image may have
 
 
-def test_a_fault_of_the_service_has_headers_and_is_counted(shipped: list[Served]) -> None:
+def test_a_fault_of_the_service_has_headers_and_is_counted(shipped: list[ServedModel]) -> None:
     app = create_app(shipped[:1])
 
     @app.get("/fault")

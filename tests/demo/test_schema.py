@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from torchcaps.demo.app import create_app
-from torchcaps.demo.served import open_shipped
+from torchcaps.demo.served import load_pretrained_models
 
 CHECKS = [
     not_a_server_error,
@@ -22,7 +22,7 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(open_shipped()))
+schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(load_pretrained_models()))
 
 
 @schema.parametrize()

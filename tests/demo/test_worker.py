@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from torchcaps.demo.service import Busy, Worker
+from torchcaps.demo.service import QueueFullError, Worker
 
 
 def run(scene: Callable[[Worker], Coroutine[Any, Any, None]], **settings: Any) -> None:
@@ -72,7 +72,7 @@ def test_a_full_queue_says_so_at_once() -> None:
         asked += [asyncio.create_task(worker.ask(wait, number)) for number in range(3)]
         await asyncio.sleep(0.05)
         assert worker.waiting == 3
-        with pytest.raises(Busy):
+        with pytest.raises(QueueFullError):
             await worker.ask(wait, 9)
         gate.set()
         await asyncio.gather(*asked)

@@ -35,12 +35,12 @@ from tests.fuzz.good import (
     write_run,
     zip_bytes,
 )
-from torchcaps.compare.table import COLUMNS, NEEDED, cells, quick_robustness, robust_columns
+from torchcaps.compare.table import COLUMNS, REQUIRED_FIELDS, quick_robustness, robustness_columns, table_cells
 from torchcaps.data.io import pictures as own_images
 from torchcaps.data.io.cache import cached
 from torchcaps.data.io.download import problem_with
 from torchcaps.data.io.sources import copy_at_most, take_from_tar
-from torchcaps.demo.served import open_runs
+from torchcaps.demo.served import load_run_models
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.figures import affine_chart, attack_curves
 from torchcaps.files import parse_yaml, read_json
@@ -122,9 +122,9 @@ def read_run(path: Path) -> object:
 def read_run_result(path: Path) -> object:
     """A run's result as 'serve', 'compare', 'reproduce' and the model card read it."""
     run = open_run(path.parent)
-    open_runs([run.path])
-    result = run.result(*NEEDED)
-    list(map(str, cells(COLUMNS, [result])))
+    load_run_models([run.path])
+    result = run.result(*REQUIRED_FIELDS)
+    list(map(str, table_cells(COLUMNS, [result])))
     card = model_card(load_trained_run(run.path), load_with="x", sha256="x")
     return card, _troubles({"": run}), json.dumps(result, allow_nan=False)
 
@@ -142,7 +142,7 @@ def read_validation(path: Path) -> object:
 def read_robustness(path: Path) -> object:
     found = quick_robustness(open_run(path.parent))
     results = [RUN_RESULT | {"robustness": found}]
-    row = cells(robust_columns([results]), results)
+    row = table_cells(robustness_columns([results]), results)
     charts = [affine_chart({"x": [found["tests"]["affnist"]]})] if found["tests"].get("affnist") else []
     return row, charts, attack_curves({"x": [found["attacked"]]}) if found["attacked"] else None
 

@@ -18,10 +18,10 @@ from safetensors.torch import load_file, save_file
 import torchcaps
 from tests.fuzz.good import CONFIG, RESULT, ROBUSTNESS, RUN_RESULT, small_model, write_run
 from tests.hostile.test_sizes import claim
-from torchcaps.compare.job import Comparison
+from torchcaps.compare.job import ComparisonResults
 from torchcaps.compare.report import _table
-from torchcaps.compare.table import NEEDED, quick_robustness
-from torchcaps.demo.served import open_runs
+from torchcaps.compare.table import REQUIRED_FIELDS, quick_robustness
+from torchcaps.demo.served import load_run_models
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.files import read_json
@@ -63,7 +63,7 @@ def refused(read: Callable[[], object], message: str | None = None) -> None:
 
 def test_the_good_run_is_read(run: RunFolder) -> None:
     assert load(run.path).classes == len(CONFIG.class_names)
-    assert open_runs([run.path])[0].test_accuracy == RUN_RESULT["test_accuracy"]
+    assert load_run_models([run.path])[0].test_accuracy == RUN_RESULT["test_accuracy"]
     assert _compared(run).startswith("<div")
     assert evaluate_run(run)["validation_accuracy"] == 0.8
 
@@ -212,12 +212,12 @@ def test_a_header_whose_tensors_share_bytes_is_refused(tmp_path: Path, run: RunF
 
 def _compared(run: RunFolder) -> str:
     """The table of a comparison that takes this run as it is."""
-    result = run.result(*NEEDED) | {"robustness": quick_robustness(run)}
-    return _table(Comparison(run.path, {"a": [run]}, {"a": [result]}))
+    result = run.result(*REQUIRED_FIELDS) | {"robustness": quick_robustness(run)}
+    return _table(ComparisonResults(run.path, {"a": [run]}, {"a": [result]}))
 
 
 OPEN: dict[str, Callable[[RunFolder], object]] = {
-    "serve": lambda run: open_runs([run.path]),
+    "serve": lambda run: load_run_models([run.path]),
     "card": lambda run: save_pretrained(run.path, run.path / "hub"),
     "compare": _compared,
     "reproduce": lambda run: _troubles({"": run}),

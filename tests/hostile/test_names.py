@@ -18,12 +18,12 @@ from PIL import Image
 
 from torchcaps.analysis.explain import write_page
 from torchcaps.analysis.figures import image_sheet, map_sheet
-from torchcaps.analysis.style import figure_text, house_style, save_figure
+from torchcaps.analysis.style import figure_style, figure_text, save_figure
 from torchcaps.cli import console
 from torchcaps.cli.main import main
 from torchcaps.compare import figures
 from torchcaps.compare import report as compare_report
-from torchcaps.compare.job import Comparison
+from torchcaps.compare.job import ComparisonResults
 from torchcaps.data.base import MemoryImages
 from torchcaps.data.io.pictures import list_folder
 from torchcaps.data.preview import contact_sheet
@@ -77,7 +77,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize("kind", DRAWN)
 def test_figures_show_names_as_they_are(kind: str, tmp_path: Path) -> None:
-    with house_style():
+    with figure_style():
         figure = DRAWN[kind]()
     for suffix in ("png", "svg"):
         save_figure(figure, tmp_path / f"figure.{suffix}")
@@ -98,7 +98,7 @@ def test_confusions_and_learning_curves(tmp_path: Path) -> None:
     run.metrics_file.write_text(
         "step,epoch,split,loss,accuracy,learning_rate,images_per_second,seconds\n1,1,train,1,0.5,1,1,1\n"
     )
-    comparison = Comparison(tmp_path, {MATH: [run]}, {})
+    comparison = ComparisonResults(tmp_path, {MATH: [run]}, {})
     assert figures.learning_curves(comparison).light.startswith("data:image/png")
 
 
@@ -189,7 +189,7 @@ def test_reports_escape_what_result_files_say(tmp_path: Path, monkeypatch: pytes
     }
     monkeypatch.setattr(compare_report, "_pictures", lambda comparison: [])
     monkeypatch.setattr(compare_report, "cells", lambda chosen, results: [BAD])
-    page = compare_report.write_report(Comparison(tmp_path, {BAD: [run]}, {BAD: [result]}))
+    page = compare_report.write_report(ComparisonResults(tmp_path, {BAD: [run]}, {BAD: [result]}))
     assert "<script" not in page.read_text(encoding="utf-8")
     report = {"title": BAD, "about": BAD, "explanations": {}, "skipped": {BAD: BAD}, "environment": ENVIRONMENT}
     assert "<script" not in write_page(tmp_path, report).read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.reproduce.small_runs import measured, small_run
-from torchcaps.analysis import draw_with_decoder_of, measure_alignment, measure_compactness, vote_histograms
-from torchcaps.analysis.explanation import choose, take_some
-from torchcaps.analysis.perturbation import change_of_drawing, perturb_dimensions
+from torchcaps.analysis import measure_alignment, measure_compactness, reconstruct_with, vote_histograms
+from torchcaps.analysis.explanation import sample_images, select_images
+from torchcaps.analysis.perturbation import perturb_dimensions, reconstruction_change
 from torchcaps.data import Batch, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import RunFolder, load
@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def some(run: RunFolder, count: int) -> Batch:
-    return take_some(load(run.path), load_dataset("glyphs", "test"), count)
+    return sample_images(load(run.path), load_dataset("glyphs", "test"), count)
 
 
 def test_compactness_of_a_factor_in_nats(run: RunFolder) -> None:
@@ -77,8 +77,8 @@ def test_moved_dimensions_over_the_papers_range(run: RunFolder) -> None:
     assert found.picture is not None
     assert found.details["moves"] == pytest.approx([-0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2], abs=1e-6)
     model = load(run.path)
-    first = choose(model, load_dataset("glyphs", "test"), None).images[0]
-    wanted = change_of_drawing(perturb_dimensions(model, first, reach=0.2, steps=9)).tolist()
+    first = select_images(model, load_dataset("glyphs", "test"), None).images[0]
+    wanted = reconstruction_change(perturb_dimensions(model, first, reach=0.2, steps=9)).tolist()
     assert found.details["change"][0]["by_dimension"] == pytest.approx(wanted)
     with pytest.raises(TorchcapsError, match=r"as far to one side as to the other, got -1 to 2"):
         measured("perturbation-sheet", run, low=-1, high=2, step=0.5)
@@ -87,8 +87,8 @@ def test_moved_dimensions_over_the_papers_range(run: RunFolder) -> None:
 def test_drawings_by_the_decoder_of_another_run(run: RunFolder, tmp_path: Path) -> None:
     other = small_run(tmp_path / "decoding", model="capsnet", options=SMALL, seed=1)
     found = measured("reconstruction-sheet", run, {"decoder": other})
-    model, images = load(run.path), choose(load(run.path), load_dataset("glyphs", "test"), None).images
-    drawn = draw_with_decoder_of(load(other.path), model, images)
+    model, images = load(run.path), select_images(load(run.path), load_dataset("glyphs", "test"), None).images
+    drawn = reconstruct_with(load(other.path), model, images)
     error = float((drawn - images).square().mean())
     assert found.details["mean_squared_error"]["other decoder"] == pytest.approx(error)
     assert found.picture is not None
@@ -102,7 +102,7 @@ def test_distances_of_votes_by_iteration(run: RunFolder, tmp_path: Path) -> None
     )
     found = measured("vote-distances", routed)
     model = load(routed.path)
-    images = choose(model, load_dataset("glyphs", "test"), None).images[:3]
+    images = select_images(model, load_dataset("glyphs", "test"), None).images[:3]
     with torch.no_grad():
         assert found.details == vote_histograms(model, images)
     assert len(found.details["whole"]["weights"][0]) == 3, "iterations"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import tests.train.tiny  # noqa: F401  (registers the model)
 from torchcaps.cli.main import app
-from torchcaps.compare import Entry, run_comparison
+from torchcaps.compare import ComparisonRun, run_comparison
 from torchcaps.data.datasets import image_folder
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import Request, evaluate_robustness, evaluate_run
@@ -112,7 +112,7 @@ def test_changed_pictures_are_refused(change: Callable[[], None], data: str, sen
         fit_run,
         evaluate_run,
         lambda run: evaluate_robustness(run, Request(attack=("fgsm",))),
-        lambda run: run_comparison([Entry("tiny", resolve(**SETTINGS | {"data": data}))], Path("compared")),
+        lambda run: run_comparison([ComparisonRun("tiny", resolve(**SETTINGS | {"data": data}))], Path("compared")),
     ):
         Path("compared").mkdir(exist_ok=True)
         shutil.copytree("run", "compared/tiny-seed0", dirs_exist_ok=True)

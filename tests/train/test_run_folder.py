@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tests.train.tiny  # noqa: F401  (registers the model)
-from torchcaps.compare import Entry, run_comparison
+from torchcaps.compare import ComparisonRun, run_comparison
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json, write_text
 from torchcaps.train import new_run, resolve
@@ -29,7 +29,7 @@ def test_a_beginning_is_taken_over(tmp_path: Path, files: list[str]) -> None:
     leave_beginning(tmp_path / "run", files)
     assert new_run(CONFIG, tmp_path / "run").config() == CONFIG
     leave_beginning(tmp_path / "compared" / "tiny-seed0", files)
-    comparison = run_comparison([Entry("tiny", CONFIG)], tmp_path / "compared", robustness=False)
+    comparison = run_comparison([ComparisonRun("tiny", CONFIG)], tmp_path / "compared", robustness=False)
     assert comparison.results["tiny"][0]["test_images"] == 50
 
 
@@ -39,7 +39,7 @@ def test_files_of_somebody_else_are_left_alone(tmp_path: Path, name: str) -> Non
     with pytest.raises(TorchcapsError, match=r"is not empty: name another folder$"):
         new_run(CONFIG, tmp_path / "compared" / "tiny-seed0")
     with pytest.raises(TorchcapsError, match=r"has no config\.yaml"):
-        run_comparison([Entry("tiny", CONFIG)], tmp_path / "compared", robustness=False)
+        run_comparison([ComparisonRun("tiny", CONFIG)], tmp_path / "compared", robustness=False)
     assert (tmp_path / "compared" / "tiny-seed0" / name).read_text(encoding="utf-8") == '{"mine": 1}'
 
 
@@ -56,9 +56,9 @@ def test_two_comparisons_in_one_folder(tmp_path: Path) -> None:
 
     def compare_again(text: str) -> None:
         with pytest.raises(TorchcapsError, match="another comparison") as caught:
-            run_comparison([Entry("tiny", CONFIG)], tmp_path, robustness=False)
+            run_comparison([ComparisonRun("tiny", CONFIG)], tmp_path, robustness=False)
         said.append(str(caught.value))
 
     for _ in range(2):
-        run_comparison([Entry("tiny", CONFIG)], tmp_path, robustness=False, announce=compare_again)
+        run_comparison([ComparisonRun("tiny", CONFIG)], tmp_path, robustness=False, announce=compare_again)
     assert len(said) == 1

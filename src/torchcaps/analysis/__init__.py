@@ -2,22 +2,22 @@
 
 from torchcaps.analysis.alignment import measure_alignment, random_reference
 from torchcaps.analysis.compactness import measure_compactness
-from torchcaps.analysis.couplings import coupling_entropy, follow_couplings, measure_liveliness, vote_maps
+from torchcaps.analysis.couplings import coupling_entropy, measure_activity, propagate_couplings, vote_maps
 from torchcaps.analysis.inspection import LayerState, inspect_layers
-from torchcaps.analysis.perturbation import draw_with_decoder_of, perturb_dimensions
+from torchcaps.analysis.perturbation import perturb_dimensions, reconstruct_with
 from torchcaps.analysis.votes import vote_histograms
 
 __all__ = [
     "LayerState",
     "coupling_entropy",
-    "draw_with_decoder_of",
-    "follow_couplings",
     "inspect_layers",
+    "measure_activity",
     "measure_alignment",
     "measure_compactness",
-    "measure_liveliness",
     "perturb_dimensions",
+    "propagate_couplings",
     "random_reference",
+    "reconstruct_with",
     "vote_histograms",
     "vote_maps",
 ]

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.sweeps import class_vectors, sweep
+from torchcaps.analysis.sweeps import affine_sweep, class_vectors
 from torchcaps.errors import unknown_name
 from torchcaps.models import Model
 from torchcaps.progress import Advance
@@ -37,11 +37,11 @@ PAPER: dict[str, dict[str, Any]] = {
 BINS = 20
 
 
-def align(differences: Tensor) -> tuple[Tensor, Tensor]:
+def align_vectors(differences: Tensor) -> tuple[Tensor, Tensor]:
     """Align vectors and ratios: (B, S, D) to (B, D) and (B, S); a difference of zero has no ratio (not a number).
 
     >>> line = torch.tensor([[[3.0, 4.0], [6.0, 8.0], [-3.0, -4.0]]])
-    >>> align(line)
+    >>> align_vectors(line)
     (tensor([[0.6000, 0.8000]]), tensor([[1., 1., 1.]]))
     """
     vectors = differences.double()
@@ -55,7 +55,7 @@ def align(differences: Tensor) -> tuple[Tensor, Tensor]:
 def random_reference(size: int, *, count: int = 5, trials: int = 1000, seed: int = 0) -> dict[str, float]:
     """The ratios of ``count`` standard-normal vectors in ``size`` dimensions: what no alignment at all looks like."""
     generator = torch.Generator().manual_seed(seed)
-    _, ratio = align(torch.randn(trials, count, size, generator=generator))
+    _, ratio = align_vectors(torch.randn(trials, count, size, generator=generator))
     return {"mean": float(ratio.mean()), "deviation": float(ratio.std()), "size": size}
 
 
@@ -79,7 +79,9 @@ def measure_alignment(
             raise unknown_name("factor", factor, STEPS)
         vectors, ratios[factor] = {}, {}
         for sign, values in (("+", STEPS[factor]), ("-", tuple(-value for value in STEPS[factor]))):
-            vectors[sign], ratio = align(class_vectors(model, sweep(images, factor, values), labels) - rest)
+            vectors[sign], ratio = align_vectors(
+                class_vectors(model, affine_sweep(images, factor, values), labels) - rest
+            )
             ratios[factor][sign] = _summary(ratio, labels)
             advance(len(images))
         cosine = (vectors["+"] * vectors["-"]).sum(1).clamp(-1, 1)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.analysis.sweeps import FACTORS, class_vectors, strengths, sweep
+from torchcaps.analysis.sweeps import FACTORS, affine_sweep, class_vectors, sweep_values
 from torchcaps.errors import unknown_name
 from torchcaps.models import Model
 from torchcaps.progress import Advance
@@ -36,11 +36,11 @@ PAPER = {
 }
 
 
-def compactness(vectors: Tensor) -> Tensor:
+def compactness_score(vectors: Tensor) -> Tensor:
     """The score of each image, (B, S, D) to (B,); not a number where the vectors do not change at all.
 
     >>> moving = torch.zeros(1, 3, 8); moving[0, :, 5] = torch.tensor([0.0, 1.0, 2.0])  # one dimension alone
-    >>> compactness(moving)  # log 8
+    >>> compactness_score(moving)  # log 8
     tensor([2.0794])
     """
     return divergence(variance_shares(vectors)).to(vectors.dtype)
@@ -76,8 +76,8 @@ def measure_compactness(
     for factor in factors:
         if factor not in FACTORS:
             raise unknown_name("factor", factor, FACTORS)
-        values = strengths(factor, images.shape[3 if factor == "shift_x" else 2], steps)
-        vectors = class_vectors(model, sweep(images, factor, values), labels)
+        values = sweep_values(factor, images.shape[3 if factor == "shift_x" else 2], steps)
+        vectors = class_vectors(model, affine_sweep(images, factor, values), labels)
         shares, size = variance_shares(vectors), vectors.shape[2]
         shares = shares[shares.isfinite().all(1)]  # without the images that change nothing
         each = divergence(shares)

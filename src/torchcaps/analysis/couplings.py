@@ -25,7 +25,7 @@ from torchcaps.progress import Advance
 
 
 # MERGED Dead capsules: types that no image of a set brings to life.
-def follow_couplings(layers: list[LayerState], classes: Tensor, iteration: int) -> list[Tensor]:
+def propagate_couplings(layers: list[LayerState], classes: Tensor, iteration: int) -> list[Tensor]:
     """q for the children of every layer, lowest first: (B, H, W, N) each.
 
     Args:
@@ -45,23 +45,23 @@ def follow_couplings(layers: list[LayerState], classes: Tensor, iteration: int) 
 
 def vote_maps(layers: list[LayerState], classes: Tensor, iteration: int) -> list[Tensor]:
     """What each place gives to a class, for the children of every layer, lowest first: (B, H, W) each."""
-    shares = follow_couplings(layers, classes, iteration)
+    shares = propagate_couplings(layers, classes, iteration)
     return [(share * presence(layer.children)).sum(3) for share, layer in zip(shares, layers, strict=True)]
 
 
-def gets_of_present(layers: list[LayerState], classes: Tensor, iteration: int) -> Tensor:
+def class_share(layers: list[LayerState], classes: Tensor, iteration: int) -> Tensor:
     """The share of all that is present among the lowest capsules that comes to a class: (B,)."""
     sent = vote_maps(layers, classes, iteration)[0].flatten(1).sum(1)
     return sent / presence(layers[0].children).flatten(1).sum(1).clamp_min(1e-30)
 
 
-def shares_itself_out(layer: LayerState) -> bool:
+def is_normalized_over_parents(layer: LayerState) -> bool:
     """Whether the couplings of each child sum to one over all its parents."""
     return _sum_to_one(_sums(layer.couplings[0], _owners(layer)))
 
 
 @dataclass(frozen=True)
-class Entropy:
+class CouplingEntropy:
     """Mean entropy of a layer's couplings in one iteration.
 
     ``over``: who shares out, each child among its ``parents`` or each parent among its ``children``. ``nats``: the
@@ -74,11 +74,11 @@ class Entropy:
     relative: float | None
 
 
-def coupling_entropy(layer: LayerState) -> list[Entropy]:
+def coupling_entropy(layer: LayerState) -> list[CouplingEntropy]:
     """The entropy for every iteration. Couplings that are no shares are taken by their size, divided by their sum."""
     first = layer.couplings[0]
     owner = _owners(layer)
-    over = "children" if not shares_itself_out(layer) and _sum_to_one(first.sum(2)) else "parents"
+    over = "children" if not is_normalized_over_parents(layer) and _sum_to_one(first.sum(2)) else "parents"
     return [_entropy(couplings.abs(), owner, over) for couplings in layer.couplings]
 
 
@@ -100,7 +100,7 @@ def _sum_to_one(sums: Tensor) -> bool:
     return bool((sums - 1).abs().max() < 1e-3)
 
 
-def _entropy(couplings: Tensor, owner: Tensor, over: str) -> Entropy:
+def _entropy(couplings: Tensor, owner: Tensor, over: str) -> CouplingEntropy:
     """Written as log S - (sum of w log w) / S for weights w with sum S, so that nothing is divided first."""
     pieces = torch.special.xlogy(couplings, couplings)
     if over == "children":
@@ -112,15 +112,15 @@ def _entropy(couplings: Tensor, owner: Tensor, over: str) -> Entropy:
     entropy = torch.where(total > 0, total.clamp_min(1e-30).log() - inner / total.clamp_min(1e-30), 0.0)
     choice = options > 1
     relative = (entropy / options.log())[choice]
-    return Entropy(over, float(entropy.mean()), float(relative.mean()) if choice.any() else None)
+    return CouplingEntropy(over, float(entropy.mean()), float(relative.mean()) if choice.any() else None)
 
 
 SILENT = 0.01
-AT_ONCE = 10  # images: looking into a layer stores all its votes
+BATCH_SIZE = 10  # images: looking into a layer stores all its votes
 
 
 @dataclass(frozen=True)
-class Liveliness:
+class CapsuleActivity:
     """One layer of capsule types.
 
     Shapes: ``greatest`` (N,), each type's greatest presence; ``first`` (N,), the share of places and images at which it
@@ -142,11 +142,11 @@ class Liveliness:
         return torch.nonzero(self.first == 0).flatten().tolist()
 
 
-def measure_liveliness(model: Model, images: Tensor, *, advance: Advance = lambda amount: None) -> list[Liveliness]:
+def measure_activity(model: Model, images: Tensor, *, advance: Advance = lambda amount: None) -> list[CapsuleActivity]:
     """The primary capsules and every layer above, over the images (B, C, H, W)."""
     greatest: dict[str, Tensor] = {}
     wins: dict[str, Tensor] = {}
-    for part in images.split(AT_ONCE):
+    for part in images.split(BATCH_SIZE):
         _, layers = inspect_layers(model, part)
         groups = {"primary": layers[0].children} | {layer.name: layer.parents for layer in layers}
         for name, capsules in groups.items():
@@ -156,4 +156,4 @@ def measure_liveliness(model: Model, images: Tensor, *, advance: Advance = lambd
             greatest[name] = torch.maximum(greatest.get(name, peak), peak)
             wins[name] = wins.get(name, torch.zeros_like(count)) + count
         advance(len(part))
-    return [Liveliness(name, greatest[name], wins[name] / wins[name].sum()) for name in greatest]
+    return [CapsuleActivity(name, greatest[name], wins[name] / wins[name].sum()) for name in greatest]

@@ -17,7 +17,7 @@ from torchcaps.analysis.explainers import (
     explain_perturbation,
     explain_votes,
 )
-from torchcaps.analysis.explanation import Explanation, Material, choose, take_some
+from torchcaps.analysis.explanation import ExplainInput, Explanation, sample_images, select_images
 from torchcaps.analysis.style import save_figure
 from torchcaps.data import ImageSet
 from torchcaps.environment import describe_environment
@@ -28,7 +28,7 @@ from torchcaps.models import Model
 from torchcaps.progress import progress_bar
 
 # In the order of the page.
-EXPLANATIONS: dict[str, Callable[[Material], Explanation]] = {
+EXPLANATIONS: dict[str, Callable[[ExplainInput], Explanation]] = {
     "perturbation": explain_perturbation,
     "decoding": explain_decoding,
     "couplings": explain_couplings,
@@ -69,8 +69,8 @@ def explain(
         if name not in EXPLANATIONS:
             raise unknown_name("explanation", name, EXPLANATIONS)
     model.eval()
-    shown, taken = choose(model, images, picture), take_some(model, images, sample)
-    material = Material(model, images.class_names, shown, taken, other)
+    shown, taken = select_images(model, images, picture), sample_images(model, images, sample)
+    inputs = ExplainInput(model, images.class_names, shown, taken, other)
     report: dict[str, Any] = {
         "run": run,
         "title": title or type(model).__name__,
@@ -82,7 +82,7 @@ def explain(
     with progress_bar("explaining", len(chosen)) as advance:
         for name in chosen:
             try:
-                found = EXPLANATIONS[name](material)
+                found = EXPLANATIONS[name](inputs)
             except TorchcapsError as reason:
                 report["skipped"][name] = str(reason)
             else:

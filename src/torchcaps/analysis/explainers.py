@@ -14,32 +14,32 @@ from matplotlib.figure import Figure
 from torchcaps.analysis.alignment import measure_alignment
 from torchcaps.analysis.compactness import measure_compactness
 from torchcaps.analysis.couplings import (
+    class_share,
     coupling_entropy,
-    gets_of_present,
-    measure_liveliness,
-    shares_itself_out,
+    is_normalized_over_parents,
+    measure_activity,
     vote_maps,
 )
-from torchcaps.analysis.explanation import Explanation, Material
+from torchcaps.analysis.explanation import ExplainInput, Explanation
 from torchcaps.analysis.figures import (
+    activity_chart,
     alignment_chart,
     compactness_chart,
     entropy_chart,
     image_sheet,
-    liveliness_chart,
     map_sheet,
     vote_chart,
 )
 from torchcaps.analysis.inspection import inspect_layers
 from torchcaps.analysis.perturbation import (
     RANGES,
-    Range,
-    change_of_drawing,
-    draw_with_decoder_of,
-    fitting_ranges,
+    PerturbationRange,
     perturb_dimensions,
+    ranges_for,
+    reconstruct_with,
+    reconstruction_change,
 )
-from torchcaps.analysis.receptive_field import extents
+from torchcaps.analysis.receptive_field import grid_extents
 from torchcaps.analysis.votes import vote_histograms
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
@@ -49,12 +49,12 @@ RUNNERS_UP = 3  # classes whose votes are shown when there is one image only
 HISTOGRAM_IMAGES = 3
 
 
-def explain_perturbation(material: Material) -> Explanation:
+def explain_perturbation(inputs: ExplainInput) -> Explanation:
     """Moved dimensions, in the range of each paper that fits the model."""
     data: dict[str, Any] = {}
     figures = {}
-    for paper in fitting_ranges(material.model):
-        data[paper], figures[f"perturbation-{paper}"] = perturbation_sheet(material, RANGES[paper], f"range of {paper}")
+    for paper in ranges_for(inputs.model):
+        data[paper], figures[f"perturbation-{paper}"] = perturbation_sheet(inputs, RANGES[paper], f"range of {paper}")
     words = [f"{each['strongest_change']:.3f} ({paper})" for paper, each in data.items()]
     return Explanation(
         f"the strongest dimension changes a pixel, end to end, by {', '.join(words)}",
@@ -65,14 +65,16 @@ def explain_perturbation(material: Material) -> Explanation:
     )
 
 
-def perturbation_sheet(material: Material, extent: Range, title: str = "range") -> tuple[dict[str, Any], Figure]:
+def perturbation_sheet(
+    inputs: ExplainInput, extent: PerturbationRange, title: str = "range"
+) -> tuple[dict[str, Any], Figure]:
     """Drawings with a dimension moved over a range: all dimensions of one image, or the strongest of each image.
 
     With the picture comes, for each image, how much each dimension changes its drawing.
     """
-    model, shown = material.model, material.shown
+    model, shown = inputs.model, inputs.shown
     drawn = [perturb_dimensions(model, image, paper=extent) for image in shown.images]
-    changes = torch.stack([change_of_drawing(each) for each in drawn])  # (K, D)
+    changes = torch.stack([reconstruction_change(each) for each in drawn])  # (K, D)
     reach, steps = extent.arguments(changes.shape[1])
     moves = [round(move, 6) for move in torch.linspace(-reach, reach, steps).tolist()]
     best = changes.argmax(1).tolist()
@@ -93,12 +95,12 @@ def perturbation_sheet(material: Material, extent: Range, title: str = "range") 
     return data, image_sheet(images, rows, columns, f"{title}: {-reach:.3g} to {reach:.3g}")
 
 
-def explain_decoding(material: Material) -> Explanation:
+def explain_decoding(inputs: ExplainInput) -> Explanation:
     """Drawings by the decoder of another model, beside the model's own."""
-    model, other, images = material.model, material.other, material.shown.images
+    model, other, images = inputs.model, inputs.other, inputs.shown.images
     if other is None:
         raise TorchcapsError("no second model with a decoder was given (on the command line: --decoder RUN)")
-    drawn = {"image": images, "other decoder": draw_with_decoder_of(other, model, images)}
+    drawn = {"image": images, "other decoder": reconstruct_with(other, model, images)}
     if drawn["other decoder"].shape != images.shape:
         raise TorchcapsError(
             f"the other decoder draws images {other.image_shape}, and these are {model.image_shape}: choose a model "
@@ -109,7 +111,7 @@ def explain_decoding(material: Material) -> Explanation:
         if model.decoder is not None:
             drawn["own decoder"] = model.reconstruct(model(images))
     errors = {name: float((each - images).square().mean()) for name, each in drawn.items() if name != "image"}
-    sheet = image_sheet(torch.stack(list(drawn.values())), list(drawn), material.shown.names)
+    sheet = image_sheet(torch.stack(list(drawn.values())), list(drawn), inputs.shown.names)
     return Explanation(
         ", ".join(f"{name}: {error:.4f}" for name, error in errors.items()) + " (mean squared error of a pixel)",
         "Images; the capsules of this run drawn by the decoder of the other one; the other run's own capsules drawn by "
@@ -119,18 +121,18 @@ def explain_decoding(material: Material) -> Explanation:
     )
 
 
-def explain_couplings(material: Material) -> Explanation:
+def explain_couplings(inputs: ExplainInput) -> Explanation:
     """Which places voted for the class that won, iteration by iteration; for one image, also for the runners-up."""
-    images, names = material.shown.images, material.class_names
+    images, names = inputs.shown.images, inputs.class_names
     single = len(images) == 1
     if single:
         images = images.expand(min(RUNNERS_UP, len(names)), -1, -1, -1)
-    output, layers = inspect_layers(material.model, images)
+    output, layers = inspect_layers(inputs.model, images)
     ranked = output.scores.argsort(1, descending=True)
     classes = ranked.diagonal() if single else ranked[:, 0]
     count = max(len(layer.couplings) for layer in layers)
     maps = [vote_maps(layers, classes, iteration) for iteration in range(count)]  # [iteration][layer] (K, H, W)
-    frames = extents(material.model, layers)
+    frames = grid_extents(inputs.model, layers)
     columns = [f"iteration {number + 1}" for number in range(count)] if count > 1 else ["couplings"]
     # The lowest layer in every iteration, then the last iteration as the layers above have it.
     shown = [each[0] for each in maps] + maps[-1][1:]
@@ -141,8 +143,8 @@ def explain_couplings(material: Material) -> Explanation:
     winners = 1 if single else len(images)  # the first rows; the runners-up take no part in what is said
     half = [_places_for_half(each[0][:winners]) for each in maps]
     finding = f"half of the votes for the class come from {_arrows(half)} of the places"
-    gained = [float(gets_of_present(layers, classes, iteration)[:winners].mean()) for iteration in range(count)]
-    if all(shares_itself_out(layer) for layer in layers):
+    gained = [float(class_share(layers, classes, iteration)[:winners].mean()) for iteration in range(count)]
+    if all(is_normalized_over_parents(layer) for layer in layers):
         finding = f"the class gets {_arrows(gained)} of what is present; {finding}"
     return Explanation(
         finding,
@@ -161,15 +163,15 @@ def explain_couplings(material: Material) -> Explanation:
     )
 
 
-def explain_votes(material: Material) -> Explanation:
+def explain_votes(inputs: ExplainInput) -> Explanation:
     """Histograms of vote distances per iteration of EM routing, zoomed and with a logarithm."""
-    images, names = material.shown.images[:HISTOGRAM_IMAGES], material.shown.names
-    data = vote_histograms(material.model, images)
+    images, names = inputs.shown.images[:HISTOGRAM_IMAGES], inputs.shown.names
+    data = vote_histograms(inputs.model, images)
     figures = {}
     for number, scores in enumerate(data["scores"]):
         for kind in ("zoomed", "whole"):
             histograms = {"edges": data[kind]["edges"], "weights": data[kind]["weights"][number]}
-            chart = vote_chart(histograms, scores, material.class_names, log=kind == "whole")
+            chart = vote_chart(histograms, scores, inputs.class_names, log=kind == "whole")
             figures[f"votes-{number}-{kind}"] = chart
     words = " -> ".join(f"{distance:.2f}" for distance in data["mean_distance"])
     return Explanation(
@@ -196,11 +198,11 @@ def _rounded(values: torch.Tensor) -> Any:
     return (values * 1e5).round().div(1e5).tolist()
 
 
-def explain_compactness(material: Material) -> Explanation:
+def explain_compactness(inputs: ExplainInput) -> Explanation:
     """In how few dimensions each of six changes of an image shows."""
-    sample = material.sample
+    sample = inputs.sample
     with progress_bar("compactness", 6 * len(sample.images)) as advance:
-        data = measure_compactness(material.model, sample.images, sample.labels, advance=advance)
+        data = measure_compactness(inputs.model, sample.images, sample.labels, advance=advance)
     words = ", ".join(f"{name} {each['score'] or 0:.3f}" for name, each in data["factors"].items())
     return Explanation(
         f"{words} (of at most {data['greatest']:.2f})",
@@ -212,11 +214,11 @@ def explain_compactness(material: Material) -> Explanation:
     )
 
 
-def explain_alignment(material: Material) -> Explanation:
+def explain_alignment(inputs: ExplainInput) -> Explanation:
     """Whether stronger changes of an image move its capsule along one line."""
-    sample = material.sample
+    sample = inputs.sample
     with progress_bar("alignment", 6 * len(sample.images)) as advance:
-        data = measure_alignment(material.model, sample.images, sample.labels, advance=advance)
+        data = measure_alignment(inputs.model, sample.images, sample.labels, advance=advance)
     ratios = [each["mean"] or 0.0 for signs in data["ratio"].values() for each in signs.values()]
     own, paper = data["random"]["own_size"], data["random"]["paper_size"]
     return Explanation(
@@ -230,9 +232,9 @@ def explain_alignment(material: Material) -> Explanation:
     )
 
 
-def explain_entropy(material: Material) -> Explanation:
+def explain_entropy(inputs: ExplainInput) -> Explanation:
     """How decided the couplings of every layer are, iteration by iteration."""
-    _, layers = inspect_layers(material.model, material.shown.images)
+    _, layers = inspect_layers(inputs.model, inputs.shown.images)
     data: dict[str, Any] = {layer.name: [asdict(each) for each in coupling_entropy(layer)] for layer in layers}
     words = [
         f"{name} "
@@ -247,11 +249,11 @@ def explain_entropy(material: Material) -> Explanation:
     )
 
 
-def explain_dead(material: Material) -> Explanation:
+def explain_dead(inputs: ExplainInput) -> Explanation:
     """Capsule types that no image brings to life."""
-    images = material.sample.images
+    images = inputs.sample.images
     with progress_bar("dead capsules", len(images)) as advance:
-        layers = measure_liveliness(material.model, images, advance=advance)
+        layers = measure_activity(inputs.model, images, advance=advance)
     data = {
         layer.name: {
             "types": len(layer.first),
@@ -269,5 +271,5 @@ def explain_dead(material: Material) -> Explanation:
         "greatest presence. Red numbers are types that never reach a hundredth of the layer's greatest presence, or "
         "are nowhere the most present one.",
         data,
-        {"dead": liveliness_chart(layers)},
+        {"dead": activity_chart(layers)},
     )

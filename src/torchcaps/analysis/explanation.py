@@ -18,19 +18,19 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 
 # MERGED What an explanation is made from, and what it gives.
-LOOK_AT = 1000  # images that are searched for one of every class
-MOST_SHOWN = 10
+SEARCHED_IMAGES = 1000  # images that are searched for one of every class
+MAX_SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownImages:
     """Images (K, C, H, W) that figures show, with a name for each."""
 
     images: Tensor
     names: list[str]
 
 
-def take(model: Model, images: ImageSet, indices: Tensor) -> Batch:
+def images_for_model(model: Model, images: ImageSet, indices: Tensor) -> Batch:
     """Images of a set as the model sees them: of those that are larger than its own, the centre."""
     if len(images.class_names) != model.classes:
         raise TorchcapsError(
@@ -48,12 +48,12 @@ def take(model: Model, images: ImageSet, indices: Tensor) -> Batch:
     return Batch(seen, batch.labels)
 
 
-def take_some(model: Model, images: ImageSet, count: int) -> Batch:
+def sample_images(model: Model, images: ImageSet, count: int) -> Batch:
     """Images from all over a set, the same ones every time."""
-    return take(model, images, spread(len(images), min(count, len(images))))
+    return images_for_model(model, images, spread(len(images), min(count, len(images))))
 
 
-def choose(model: Model, images: ImageSet, picture: str | None) -> Shown:
+def select_images(model: Model, images: ImageSet, picture: str | None) -> ShownImages:
     """The picture in a file, the image at an index of the set, or by default one image for each class.
 
     A file's largest middle square is scaled to the model's size, in grey or colour as the model wants it.
@@ -65,8 +65,8 @@ def choose(model: Model, images: ImageSet, picture: str | None) -> Shown:
         index = int(picture)
         if index >= len(images):
             raise TorchcapsError(f"there is no image {index}: the set has images 0 to {len(images) - 1}")
-        return Shown(take(model, images, torch.tensor([index])).images, [f"image {index}"])
-    return Shown(read_image(path, model.image_shape), [path.name])
+        return ShownImages(images_for_model(model, images, torch.tensor([index])).images, [f"image {index}"])
+    return ShownImages(read_image(path, model.image_shape), [path.name])
 
 
 def read_image(path: Path, shape: tuple[int, int, int]) -> Tensor:
@@ -80,25 +80,25 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> Tensor:
     return as_floats(read).unsqueeze(0)
 
 
-def one_per_class(model: Model, images: ImageSet) -> Shown:
+def one_per_class(model: Model, images: ImageSet) -> ShownImages:
     """The first image of each class, of ten classes at most; of sets with several labels, the first images."""
-    batch = take_some(model, images, LOOK_AT)
+    batch = sample_images(model, images, SEARCHED_IMAGES)
     if batch.labels.ndim > 1:
-        names = ["+".join(images.class_names[label] for label in row) for row in batch.labels[:MOST_SHOWN].tolist()]
-        return Shown(batch.images[:MOST_SHOWN], names)
+        names = ["+".join(images.class_names[label] for label in row) for row in batch.labels[:MAX_SHOWN].tolist()]
+        return ShownImages(batch.images[:MAX_SHOWN], names)
     firsts = [
-        int(torch.nonzero(batch.labels == label)[0]) for label in batch.labels.unique(sorted=True)[:MOST_SHOWN].tolist()
+        int(torch.nonzero(batch.labels == label)[0]) for label in batch.labels.unique(sorted=True)[:MAX_SHOWN].tolist()
     ]
-    return Shown(batch.images[firsts], [images.class_names[int(label)] for label in batch.labels[firsts]])
+    return ShownImages(batch.images[firsts], [images.class_names[int(label)] for label in batch.labels[firsts]])
 
 
 @dataclass(frozen=True)
-class Material:
+class ExplainInput:
     """What is explained: a model, images to show, images to measure on, and maybe a model with another decoder."""
 
     model: Model
     class_names: tuple[str, ...]
-    shown: Shown
+    shown: ShownImages
     sample: Batch
     other: Model | None = None
 

@@ -9,20 +9,20 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps.analysis.couplings import Liveliness
+from torchcaps.analysis.couplings import CapsuleActivity
 from torchcaps.analysis.receptive_field import Extent
-from torchcaps.analysis.style import COLOURS, GREY, as_rgb, bare, figure_text, house_style, tiled
+from torchcaps.analysis.style import COLORS, GRAY, as_rgb, figure_style, figure_text, hide_axes, tile_images
 
 # MERGED Figures made of images: moved dimensions, drawings by another decoder, places that voted.
 MOST_CLASSES = 10
-MARKS: dict[str, Any] = {"color": GREY, "markersize": 6, "markeredgecolor": "white"}  # what a paper has printed
+MARKS: dict[str, Any] = {"color": GRAY, "markersize": 6, "markeredgecolor": "white"}  # what a paper has printed
 
 
 def compactness_chart(data: dict[str, Any]) -> Figure:
     """Bars for the factors, the paper's networks as marks, and the greatest possible score as a line."""
     names = list(data["factors"])
     places = np.arange(len(names))
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(8, 3.4))
         axes = figure.add_subplot()
         for shift, key, words in ((-0.2, "score", "mean score"), (0.2, "score_of_mean_shares", "score of mean shares")):
@@ -31,7 +31,7 @@ def compactness_chart(data: dict[str, Any]) -> Figure:
         for (network, values), marker in zip(data["paper"].items(), "sv^o", strict=True):
             axes.plot(places, values, marker, **MARKS, label=f"gu2021: {network}")
         axes.set_xticks(places, names)
-        axes.axhline(data["greatest"], color=COLOURS[4], linestyle="--", label=f"greatest: log {data['size']}")
+        axes.axhline(data["greatest"], color=COLORS[4], linestyle="--", label=f"greatest: log {data['size']}")
         axes.set(yscale="log", ylabel="KL to uniform, nats")
         axes.grid(axis="y", alpha=0.6)
         axes.legend(fontsize=8, bbox_to_anchor=(1, 1), loc="upper left")
@@ -43,7 +43,7 @@ def alignment_chart(data: dict[str, Any]) -> Figure:
     keys = [(factor, sign) for sign in "+-" for factor in data["ratio"]]
     names = [f"{factor} {sign}" for factor, sign in keys]
     own, paper, printed = data["random"]["own_size"], data["random"]["paper_size"], data["paper"]["random"]
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(11, 3.8), layout="constrained")
         left, right = figure.subplots(1, 2)
         means = [data["ratio"][factor][sign]["mean"] or 0.0 for factor, sign in keys]
@@ -51,9 +51,9 @@ def alignment_chart(data: dict[str, Any]) -> Figure:
         marks = [data["paper"]["ratio"][factor][sign] for factor, sign in keys]
         left.plot(names, marks, "D", **MARKS, label="choi2019, table 3")
         for value, colour, line, words in (
-            (own["mean"], COLOURS[4], "-", f"random, {own['size']}-D, computed: {own['mean']:.3f}"),
-            (paper["mean"], COLOURS[1], "--", f"random, {paper['size']}-D, computed: {paper['mean']:.3f}"),
-            (printed["mean"], GREY, ":", f"random, {printed['size']}-D, as printed: {printed['mean']:.3f}"),
+            (own["mean"], COLORS[4], "-", f"random, {own['size']}-D, computed: {own['mean']:.3f}"),
+            (paper["mean"], COLORS[1], "--", f"random, {paper['size']}-D, computed: {paper['mean']:.3f}"),
+            (printed["mean"], GRAY, ":", f"random, {printed['size']}-D, as printed: {printed['mean']:.3f}"),
         ):
             left.axhline(value, color=colour, linestyle=line, label=words)
         left.set(ylim=(0, 1), ylabel="alignment ratio")
@@ -79,12 +79,12 @@ def vote_chart(histograms: dict[str, Any], scores: Sequence[float], names: Seque
     winner = int(np.argmax(scores))
     reach = float(edges[-1])
     step = 1.15 * reach  # classes stand side by side in one axes: thirty axes would take seconds to draw
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(1.1 * len(order) + 0.8, 1.2 * len(weights) + 0.7))
         grid = figure.subplots(len(weights), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
         for row, axes in enumerate(grid):
             for place, label in enumerate(order):
-                colour = COLOURS[4] if label == winner else COLOURS[0]
+                colour = COLORS[4] if label == winner else COLORS[0]
                 axes.stairs(weights[row, label], edges + place * step, fill=True, color=colour)
             if log:  # what weighs less than a ten-thousandth of the highest bar is below the axis
                 axes.set(yscale="log", ylim=(1e-4 * weights.max(), 2 * weights.max()))
@@ -108,7 +108,7 @@ def vote_chart(histograms: dict[str, Any], scores: Sequence[float], names: Seque
 
 def entropy_chart(data: dict[str, list[dict[str, Any]]]) -> Figure:
     """A group of bars for each layer, a bar for each iteration."""
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(1.8 + 1.6 * len(data), 3.2))
         axes = figure.add_subplot()
         most = max(len(entropies) for entropies in data.values())
@@ -120,7 +120,7 @@ def entropy_chart(data: dict[str, list[dict[str, Any]]]) -> Figure:
                 values,
                 width=0.7 / most,
                 label=f"iteration {iteration + 1}",
-                color=COLOURS[iteration % len(COLOURS)],
+                color=COLORS[iteration % len(COLORS)],
             )
             axes.bar_label(bars, fmt="%.3f", fontsize=8)
         axes.set_xticks(range(len(data)), [f"{name}\namong {each[0]['over']}" for name, each in data.items()])
@@ -130,27 +130,27 @@ def entropy_chart(data: dict[str, list[dict[str, Any]]]) -> Figure:
     return figure
 
 
-def liveliness_chart(layers: Sequence[Liveliness]) -> Figure:
+def activity_chart(layers: Sequence[CapsuleActivity]) -> Figure:
     """For each layer and type: how often it is the most present one, and its greatest presence."""
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(8, 1.7 * len(layers) + 0.3), layout="constrained")
         for axes, layer in zip(figure.subplots(len(layers), 1, squeeze=False)[:, 0], layers, strict=True):
             types = range(len(layer.first))
             dead = set(layer.silent) | set(layer.never_first)
-            colours = [COLOURS[4] if number in dead else COLOURS[0] for number in types]
-            axes.bar(types, 100 * layer.first.numpy(), color=COLOURS[0], width=0.7)
+            colours = [COLORS[4] if number in dead else COLORS[0] for number in types]
+            axes.bar(types, 100 * layer.first.numpy(), color=COLORS[0], width=0.7)
             axes.set_xticks(types, [str(number) for number in types])
             for tick, colour in zip(axes.get_xticklabels(), colours, strict=True):
-                tick.set_color(colour if colour == COLOURS[4] else "black")
+                tick.set_color(colour if colour == COLORS[4] else "black")
             axes.set(
                 ylabel="% first",
                 title=f"{layer.name}: {len(layer.silent)} silent, {len(layer.never_first)} never first",
             )
             axes.title.set_fontsize(9)
             peaks = axes.twinx()
-            peaks.plot(types, layer.greatest.numpy(), "_", color=COLOURS[1], markersize=12, markeredgewidth=2)
+            peaks.plot(types, layer.greatest.numpy(), "_", color=COLORS[1], markersize=12, markeredgewidth=2)
             peaks.set(ylim=(0, 1.08 * float(layer.greatest.max()) or 1.0))
-            peaks.set_ylabel("greatest\npresence", color=COLOURS[1])
+            peaks.set_ylabel("greatest\npresence", color=COLORS[1])
             peaks.spines["right"].set_visible(False)
     return figure
 
@@ -161,11 +161,11 @@ CELL, MAP_CELL = 0.55, 1.4  # inches
 def image_sheet(images: Tensor, rows: Sequence[str], columns: Sequence[str], label: str = "") -> Figure:
     """Images (rows, columns, C, H, W) under the columns' names and beside the rows'."""
     height, width = images.shape[3:]
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(CELL * len(columns) + 1.2, CELL * len(rows) * height / width + 0.6))
         axes = figure.add_subplot()
-        axes.imshow(tiled(images), interpolation="nearest")
-        bare(axes)
+        axes.imshow(tile_images(images), interpolation="nearest")
+        hide_axes(axes)
         axes.set_yticks(
             [row * (height + 2) + height / 2 for row in range(len(rows))], [figure_text(row) for row in rows]
         )
@@ -199,7 +199,7 @@ def map_sheet(
     """
     height, width = images.shape[2:]
     wide, high = width * 1.05, height * 1.05  # of a cell with its gap, in pixels
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(MAP_CELL * (len(columns) + 1) + 0.9, MAP_CELL * len(rows) * height / width + 0.4))
         axes = figure.add_subplot()  # one for all cells: axes of their own would take most of the time
         for row in range(len(rows)):
@@ -220,7 +220,7 @@ def map_sheet(
                     alpha=0.75,
                     extent=(left + across, right + across, bottom + down, top + down),
                 )
-        bare(axes)
+        hide_axes(axes)
         axes.set(xlim=(0, (len(columns) + 1) * wide), ylim=(len(rows) * high, 0))
         axes.set_yticks([row * high + height / 2 for row in range(len(rows))], [figure_text(row) for row in rows])
         names = ["image", *map(figure_text, columns)]

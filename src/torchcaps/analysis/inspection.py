@@ -73,13 +73,13 @@ def inspect_layers(model: Model, images: Tensor, *, votes: bool = False) -> tupl
     names = {module: name for name, module in model.named_modules() if isinstance(module, CapsuleLayer)}
     if not names:
         raise TorchcapsError(f"{type(model).__name__} has no capsule layers to look into: choose a capsule model")
-    with _evaluating(model), record_layers(votes=votes) as calls:
+    with _eval_mode(model), record_layers(votes=votes) as calls:
         output: Output = model(images)
     states = []
     for call in calls:
         if call.layer not in names:  # of another model that this one calls without having it as a submodule
             continue
-        seen = children_of_slots(call.layer.transform, call.children.pose.shape[1:4]).to(call.children.pose.device)
+        seen = slot_children(call.layer.transform, call.children.pose.shape[1:4]).to(call.children.pose.device)
         couplings = [each.detach() for each in call.couplings]  # some routings hand out their parameters
         name, routing = names[call.layer], call.layer.routing
         states.append(LayerState(name, routing, call.children, call.parents, couplings, seen, call.votes))
@@ -87,7 +87,7 @@ def inspect_layers(model: Model, images: Tensor, *, votes: bool = False) -> tupl
 
 
 @contextlib.contextmanager
-def _evaluating(model: Model) -> Iterator[None]:
+def _eval_mode(model: Model) -> Iterator[None]:
     """Put a model into evaluation mode; the last thread that leaves restores the mode that the first one found."""
     with _mode_lock:
         threads, was_training = _modes.get(model, (0, model.training))
@@ -104,7 +104,7 @@ def _evaluating(model: Model) -> Iterator[None]:
                 model.train(was_training)
 
 
-def children_of_slots(transform: Transform, shape: torch.Size) -> Tensor:
+def slot_children(transform: Transform, shape: torch.Size) -> Tensor:
     """Which children (rows, columns, types) stand behind each slot: (P, I, M), -1 for padding."""
     numbers = torch.arange(shape.numel()).view(1, *shape)
     if not isinstance(transform, ChannelConvTransform):

@@ -15,7 +15,7 @@ from torchcaps.models.gu2021 import ConvNetCR, ConvNetR
 
 # MERGED Reconstructions from one model's decoder, fed with another model's capsules.
 @dataclass(frozen=True)
-class Range:
+class PerturbationRange:
     """How far and in how many steps a paper moves a dimension; ``by_size``: times the root of the capsule's size."""
 
     reach: float
@@ -28,14 +28,14 @@ class Range:
 
 
 RANGES = {
-    "sabour2017": Range(0.25, 11),  # by 0.05
-    "choi2019": Range(0.25, 11, by_size=True),  # by 0.05 sqrt(D)
-    "gu2021": Range(0.2, 9),  # by 0.05
-    "gu2021-units": Range(8.0, 9),  # of plain networks; the paper gives no step: as many as for capsules
+    "sabour2017": PerturbationRange(0.25, 11),  # by 0.05
+    "choi2019": PerturbationRange(0.25, 11, by_size=True),  # by 0.05 sqrt(D)
+    "gu2021": PerturbationRange(0.2, 9),  # by 0.05
+    "gu2021-units": PerturbationRange(8.0, 9),  # of plain networks; the paper gives no step: as many as for capsules
 }
 
 
-def fitting_ranges(model: Model) -> list[str]:
+def ranges_for(model: Model) -> list[str]:
     """The ranges that fit a model: plain units are not bounded as capsules are, and take a range of their own.
 
     gu2021 shows that its range for capsules changes next to nothing in plain networks, so that is among theirs too.
@@ -46,7 +46,7 @@ def fitting_ranges(model: Model) -> list[str]:
 
 @torch.no_grad()
 def perturb_dimensions(
-    model: Model, image: Tensor, *, paper: str | Range | None = None, reach: float = 0.25, steps: int = 11
+    model: Model, image: Tensor, *, paper: str | PerturbationRange | None = None, reach: float = 0.25, steps: int = 11
 ) -> Tensor:
     """Reconstructions of one image with each dimension of its winning capsule moved by -reach to +reach.
 
@@ -85,7 +85,7 @@ def move_dimensions(pose: Tensor, label: int, *, reach: float, steps: int) -> Te
     return moved
 
 
-def change_of_drawing(drawn: Tensor) -> Tensor:
+def reconstruction_change(drawn: Tensor) -> Tensor:
     """How much each dimension changes a drawing: the mean difference of a pixel between the two ends.
 
     Shapes: (D, steps, C, H, W) to (D,).
@@ -94,7 +94,7 @@ def change_of_drawing(drawn: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def draw_with_decoder_of(other: Model, model: Model, images: Tensor, labels: Tensor | None = None) -> Tensor:
+def reconstruct_with(other: Model, model: Model, images: Tensor, labels: Tensor | None = None) -> Tensor:
     """Draw what ``model`` holds of the images with the decoder of ``other``.
 
     Args:

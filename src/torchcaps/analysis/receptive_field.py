@@ -11,7 +11,7 @@ from torchcaps.models import Model
 Extent = tuple[float, float, float, float]  # left, right, bottom, top, in pixels from the top left corner
 
 
-def primary_centres(model: Model, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def primary_centers(model: Model, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """Centres of the rows and columns of the lowest capsules, in pixels.
 
     Through every convolution before them, a step of the grid grows by the stride, and the first centre moves by half a
@@ -40,12 +40,12 @@ def primary_centres(model: Model, grid: tuple[int, int]) -> tuple[Tensor, Tensor
     return centres[0], centres[1]
 
 
-def extents(model: Model, layers: list[LayerState]) -> list[Extent]:
+def grid_extents(model: Model, layers: list[LayerState]) -> list[Extent]:
     """The frame in which the children's grid of each layer lies on the image.
 
     A parent's centre is the mean of the centres of the children that it sees.
     """
-    rows, columns = primary_centres(model, layers[0].child_grid)
+    rows, columns = primary_centers(model, layers[0].child_grid)
     frames = []
     for layer in layers:
         frames.append((*_span(columns, model.image_shape[2]), *reversed(_span(rows, model.image_shape[1]))))

@@ -17,8 +17,8 @@ from torch import Tensor
 from torchcaps.files import atomic_path, printable
 
 # Distinguishable for all kinds of colour vision (Okabe and Ito), and on both backgrounds.
-GREY = "#8c8c8c"
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", GREY, "#b8a500")
+GRAY = "#8c8c8c"
+COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", GRAY, "#b8a500")
 Theme = dict[str, str]
 THEMES: dict[str, Theme] = {
     "light": {"text": "#1c2430", "grid": "#d5dbe3", "cmap": "Blues"},
@@ -26,7 +26,7 @@ THEMES: dict[str, Theme] = {
 }
 SETTINGS: dict[str, Any] = {
     "font.size": 10,
-    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.prop_cycle": cycler(color=COLORS),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
 
 
 @contextlib.contextmanager
-def house_style(theme: str = "light") -> Iterator[Theme]:
+def figure_style(theme: str = "light") -> Iterator[Theme]:
     """Figures that are made inside look alike."""
     chosen = THEMES[theme]
     settings = dict(SETTINGS)
@@ -50,7 +50,7 @@ def save_figure(figure: Figure, target: Path) -> None:
     FigureCanvasAgg(figure)
     kind = target.suffix.removeprefix(".")
     settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 120}
-    with house_style(), atomic_path(target) as temporary:
+    with figure_style(), atomic_path(target) as temporary:
         figure.savefig(temporary, format=kind, bbox_inches="tight", facecolor="white", **settings)
 
 
@@ -73,7 +73,7 @@ def as_rgb(image: Tensor) -> Any:
     return pixels.permute(1, 2, 0).numpy()
 
 
-def tiled(images: Tensor, gap: int = 2) -> Any:
+def tile_images(images: Tensor, gap: int = 2) -> Any:
     """A white sheet with the images on it: (rows, columns, C, H, W) to an array."""
     rows, columns, _, height, width = images.shape
     sheet = np.ones((rows * (height + gap) - gap, columns * (width + gap) - gap, 3))
@@ -84,7 +84,7 @@ def tiled(images: Tensor, gap: int = 2) -> Any:
     return sheet
 
 
-def bare(axes: Any) -> None:
+def hide_axes(axes: Any) -> None:
     """No ticks and no frame, for pictures."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)

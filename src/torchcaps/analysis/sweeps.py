@@ -14,10 +14,10 @@ from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.models import Model
 
 FACTORS = ("rotation", "shift_x", "shift_y", "scale", "shear_x", "shear_y")
-AT_ONCE = 250
+BATCH_SIZE = 250
 
 
-def strengths(factor: str, side: int, steps: int) -> list[float]:
+def sweep_values(factor: str, side: int, steps: int) -> list[float]:
     """Equal steps over the range that gu2021 has for affNIST; shifts are in proportion to the image's side."""
     names = {"scale": "scale_x", "shear_x": "shear", "shear_y": "shear"}
     low, high = RANGES[names.get(factor, factor)]
@@ -26,7 +26,7 @@ def strengths(factor: str, side: int, steps: int) -> list[float]:
     return torch.linspace(low, high, steps).tolist()
 
 
-def sweep(images: Tensor, factor: str, values: Sequence[float]) -> Tensor:
+def affine_sweep(images: Tensor, factor: str, values: Sequence[float]) -> Tensor:
     """Each image at each strength: (B, C, H, W) to (B, S, C, H, W).
 
     Rotation and shear are in degrees, shifts in pixels to the right and downward, scale is a factor for both axes.
@@ -58,7 +58,7 @@ def class_vectors(model: Model, images: Tensor, labels: Tensor) -> Tensor:
     count, steps = images.shape[:2]
     own = labels.repeat_interleave(steps)
     vectors = []
-    for part, classes in zip(images.flatten(0, 1).split(AT_ONCE), own.split(AT_ONCE), strict=True):
+    for part, classes in zip(images.flatten(0, 1).split(BATCH_SIZE), own.split(BATCH_SIZE), strict=True):
         pose = model(part).pose
         if pose is None:
             raise TorchcapsError(f"{type(model).__name__} has no capsules whose vectors could be followed")

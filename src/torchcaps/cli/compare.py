@@ -54,17 +54,17 @@ def compare(
     """Train several models under one budget; print one table and write one report."""
     data = s.data_of(data, images)
     flags = {key: value for key, value in locals().items() if key not in OWN}
-    from torchcaps.compare import Entry, run_comparison, write_report
-    from torchcaps.compare.own_images import MODELS, is_own, shown_name, suggested_epochs
-    from torchcaps.compare.table import COLUMNS, SUSPECT, cells, robust_columns
+    from torchcaps.compare import ComparisonRun, run_comparison, write_report
+    from torchcaps.compare.own_images import MODELS, default_epochs, display_name, is_own_images
+    from torchcaps.compare.table import COLUMNS, SUSPECT_MARK, robustness_columns, table_cells
     from torchcaps.evaluate.viewpoint import check_viewpoints
     from torchcaps.files import file_name
     from torchcaps.train import resolve, training_splits
 
     settings = s.merge(config, None, flags)
-    if is_own(settings.get("data", "")):
+    if is_own_images(settings.get("data", "")):
         models = models or list(MODELS)
-        settings.setdefault("epochs", suggested_epochs(settings["data"]))
+        settings.setdefault("epochs", default_epochs(settings["data"]))
         s.introduce(settings["data"], quiet=json)
     if not models:
         raise TorchcapsError("no model was named: give some of those that 'torchcaps models' lists")
@@ -80,10 +80,10 @@ def compare(
         options = {**settings.get("options", {}), **dict(map(s.parse_option, filter(None, text.split(","))))}
         configs = [resolve(**settings | {"model": name, "options": options, "seed": seed}) for seed in range(seeds)]
         configs[0].build_model()  # what cannot be built or fetched should fail before a folder is made
-        entries += [Entry(label, config) for config in configs]
+        entries += [ComparisonRun(label, config) for config in configs]
     first = entries[0].config
     training_splits(first)
-    path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{file_name(shown_name(first.data))}"
+    path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{file_name(display_name(first.data))}"
     s.write_sheet(first.data, path / "pictures.png", quiet=json)
     with console.resumable(f"the same command with --out {path}"):
         comparison = run_comparison(
@@ -93,13 +93,13 @@ def compare(
     if json:
         console.print_json(comparison.results)
         return
-    title = f"{shown_name(first.data)}, {first.size} size, {seeds} seed{'s' if seeds > 1 else ''}"
-    robust = robust_columns(list(comparison.results.values()))
+    title = f"{display_name(first.data)}, {first.size} size, {seeds} seed{'s' if seeds > 1 else ''}"
+    robust = robustness_columns(list(comparison.results.values()))
     for heading, chosen in ((title, COLUMNS), ("Robustness, a quick look", robust)):
-        rows = [(name, *cells(chosen, results)) for name, results in comparison.results.items()]
+        rows = [(name, *table_cells(chosen, results)) for name, results in comparison.results.items()]
         if chosen:
             titles = ("model", *(column.title for column in chosen))
             console.print_table(heading, titles, rows, numbers=len(chosen))
-    if any(SUSPECT in cell for row in rows for cell in row):
-        console.out.print(f"{SUSPECT} a sanity check failed: the report says which")
+    if any(SUSPECT_MARK in cell for row in rows for cell in row):
+        console.out.print(f"{SUSPECT_MARK} a sanity check failed: the report says which")
     console.out.print(f"Report: {report}")

@@ -84,11 +84,11 @@ def data_of(data: str | None, images: str | None) -> str | None:
 
 def introduce(data: str, *, quiet: bool) -> None:
     """Say which pictures a user's own are, before anything is trained on them; of a known dataset, nothing."""
-    from torchcaps.compare.own_images import is_own, tell_pictures
+    from torchcaps.compare.own_images import is_own_images, summarize_images
 
-    if not is_own(data):
+    if not is_own_images(data):
         return
-    told = tell_pictures(data)
+    told = summarize_images(data)
     if not quiet:
         console.print_table("Pictures", ("class", "training", "test"), told.rows, numbers=2)
         console.out.print(told.words, soft_wrap=True)
@@ -98,13 +98,13 @@ def introduce(data: str, *, quiet: bool) -> None:
 
 def write_sheet(data: str, target: Path, *, quiet: bool) -> None:
     """Draw a user's own pictures as the network will see them, before it is trained; of a known dataset, nothing."""
-    from torchcaps.compare.own_images import is_own, picture_sheet
+    from torchcaps.compare.own_images import is_own_images, preview_sheet
     from torchcaps.files import atomic_path
 
-    if not is_own(data):
+    if not is_own_images(data):
         return
     with atomic_path(target) as temporary:
-        picture_sheet(data).save(temporary, format="PNG")
+        preview_sheet(data).save(temporary, format="PNG")
     if not quiet:
         console.out.print(f"Sheet of the pictures as the network sees them: {target}", soft_wrap=True)
 

@@ -20,7 +20,7 @@ from torchcaps.errors import TorchcapsError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from torchcaps.demo.served import Served
+    from torchcaps.demo.served import ServedModel
 
 Runs = Annotated[list[Path] | None, typer.Argument(help="Folders of trained runs.  [default: shipped networks]")]
 Host = Annotated[str, typer.Option(help="Address to listen on; others can reach it only if you name one of theirs.")]
@@ -93,11 +93,11 @@ def loading() -> Iterator[None]:
         gc.enable()
 
 
-def open_models(runs: list[Path] | None, images: list[Path] | None) -> list[Served]:
+def open_models(runs: list[Path] | None, images: list[Path] | None) -> list[ServedModel]:
     """The models that were named, or those that come with the package."""
-    from torchcaps.demo.served import open_runs, open_shipped
+    from torchcaps.demo.served import load_pretrained_models, load_run_models
 
-    return open_runs(runs, images or ()) if runs else open_shipped()
+    return load_run_models(runs, images or ()) if runs else load_pretrained_models()
 
 
 def address_of(listening: socket.socket, host: str) -> str:

@@ -1,6 +1,6 @@
 """The main job: several models under one budget, one table, one report."""
 
-from torchcaps.compare.job import Comparison, Entry, run_comparison
+from torchcaps.compare.job import ComparisonResults, ComparisonRun, run_comparison
 from torchcaps.compare.report import write_report
 
-__all__ = ["Comparison", "Entry", "run_comparison", "write_report"]
+__all__ = ["ComparisonResults", "ComparisonRun", "run_comparison", "write_report"]

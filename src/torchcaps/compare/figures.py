@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
 from torchcaps.analysis import perturb_dimensions
-from torchcaps.analysis.perturbation import change_of_drawing
-from torchcaps.analysis.style import COLOURS, THEMES, Theme, as_rgb, figure_text, house_style
-from torchcaps.compare.job import Comparison
+from torchcaps.analysis.perturbation import reconstruction_change
+from torchcaps.analysis.style import COLORS, THEMES, Theme, as_rgb, figure_style, figure_text
+from torchcaps.compare.job import ComparisonResults
 from torchcaps.data import ImageSet
 from torchcaps.evaluate.figures import Results, affine_chart, attack_curves, overlap_sheet
 from torchcaps.evaluate.overlap import has_conditional_decoder
@@ -29,14 +29,14 @@ from torchcaps.train.objective import crop_to_model
 matplotlib.use("agg")
 
 
-def draw(
+def render_figure(
     title: str, caption: str, paint: Callable[[Theme], Figure], *, kind: str = "png", warning: str = ""
 ) -> ThemedFigure:
     """Paint a figure in both themes: ``png`` for pictures made of pixels, ``svg`` for lines."""
     images = {}
     settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 144}
     for name in THEMES:
-        with house_style(name) as theme:
+        with figure_style(name) as theme:
             figure = paint(theme)
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, transparent=True, bbox_inches="tight", **settings)
@@ -45,13 +45,13 @@ def draw(
     return ThemedFigure(title, caption, images["light"], images["dark"], warning)
 
 
-def learning_curves(comparison: Comparison) -> ThemedFigure:
+def learning_curves(comparison: ComparisonResults) -> ThemedFigure:
     """Training loss and validation accuracy against images seen, every seed a line."""
 
     def paint(theme: Theme) -> Figure:
         figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
         for number, (name, runs) in enumerate(comparison.runs.items()):
-            colour = COLOURS[number % len(COLOURS)]
+            colour = COLORS[number % len(COLORS)]
             for run in runs:
                 lines = read_metrics(run.metrics_file)
                 train = [line for line in lines if line.split == "train"]
@@ -79,7 +79,7 @@ def learning_curves(comparison: Comparison) -> ThemedFigure:
         right.legend()
         return figure
 
-    return draw(
+    return render_figure(
         "Learning curves", "Training error over the last 50 steps, and accuracy on the validation images.", paint
     )
 
@@ -99,7 +99,7 @@ def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> 
         return figure
 
     first = next(iter(results.values()))
-    return draw("Confusions", f"{first['test_images']:,} test images, seed {first['seed']}.", paint)
+    return render_figure("Confusions", f"{first['test_images']:,} test images, seed {first['seed']}.", paint)
 
 
 def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: Theme) -> None:
@@ -138,7 +138,7 @@ def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) 
         axes[1, 0].set_ylabel("drawn")
         return figure
 
-    return draw(
+    return render_figure(
         f"Reconstructions by {name}", "Test images, and the drawing from the winning capsule, named below.", paint
     )
 
@@ -147,7 +147,7 @@ def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4
     """One row for each of the dimensions that change the drawing most."""
     image = crop_to_model(model, images.batch(torch.arange(1)).images)[0]
     drawn = perturb_dimensions(model, image)  # (D, steps, C, H, W)
-    chosen = change_of_drawing(drawn).argsort(descending=True)[:dimensions].tolist()
+    chosen = reconstruction_change(drawn).argsort(descending=True)[:dimensions].tolist()
     steps = drawn.shape[1]
 
     def paint(theme: Theme) -> Figure:
@@ -161,7 +161,7 @@ def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4
     caption = (
         f"One number of the winning capsule moved from -0.25 to +0.25: the {dimensions} that change the drawing most."
     )
-    return draw(f"What capsule dimensions of {name} hold", caption, paint)
+    return render_figure(f"What capsule dimensions of {name} hold", caption, paint)
 
 
 def show(axes: Any, picture: torch.Tensor) -> None:
@@ -170,7 +170,7 @@ def show(axes: Any, picture: torch.Tensor) -> None:
     axes.set(xticks=[], yticks=[])
 
 
-def robust_pictures(comparison: Comparison) -> list[ThemedFigure]:
+def robustness_figures(comparison: ComparisonResults) -> list[ThemedFigure]:
     """Accuracy against epsilon and against affine change, and overlaid digits drawn apart: what was measured."""
     pictures = []
     changed = _found(comparison, lambda found: found["tests"].get("affnist"))
@@ -180,7 +180,7 @@ def robust_pictures(comparison: Comparison) -> list[ThemedFigure]:
             "How much accuracy is left when every image is changed by one factor alone; the middle is no change, and "
             f"the column 'affine' is for all factors at once. {first['images']} images: {first['about']}."
         )
-        pictures.append(draw("Affine change", caption, lambda theme: affine_chart(changed), kind="svg"))
+        pictures.append(render_figure("Affine change", caption, lambda theme: affine_chart(changed), kind="svg"))
     attacked = _found(comparison, lambda found: found["attacked"])
     if attacked:
         first = next(iter(attacked.values()))[0]
@@ -189,7 +189,7 @@ def robust_pictures(comparison: Comparison) -> list[ThemedFigure]:
             f"images as they are. {first['images']} test images, logits '{first['logits']}': a first look, not a proof."
         )
         pictures.append(
-            draw(
+            render_figure(
                 "Accuracy under attack",
                 caption,
                 lambda theme: attack_curves(attacked),
@@ -202,7 +202,7 @@ def robust_pictures(comparison: Comparison) -> list[ThemedFigure]:
     return pictures
 
 
-def _found(comparison: Comparison, pick: Callable[[dict[str, Any]], Any]) -> Results:
+def _found(comparison: ComparisonResults, pick: Callable[[dict[str, Any]], Any]) -> Results:
     """One kind of result by label, of the models that have it for every seed."""
     picked = {
         label: [pick(result["robustness"]) for result in results if "robustness" in result]
@@ -221,7 +221,7 @@ def _warning(attacked: Results) -> str:
     return f"Not to be trusted as it stands. {' '.join(said)}" if said else ""
 
 
-def _apart(comparison: Comparison) -> list[ThemedFigure]:
+def _apart(comparison: ComparisonResults) -> list[ThemedFigure]:
     """A sheet of overlaid digits for each model that can draw one digit alone."""
     caption = "Two overlaid digits, and each as the model draws it from its own capsule alone."
     pictures = []
@@ -232,5 +232,5 @@ def _apart(comparison: Comparison) -> list[ThemedFigure]:
             def paint(theme: Theme, model: Model = model, data: str = data) -> Figure:
                 return overlap_sheet(model, data)
 
-            pictures.append(draw(f"Overlaid digits apart, by {label}", caption, paint))
+            pictures.append(render_figure(f"Overlaid digits apart, by {label}", caption, paint))
     return pictures

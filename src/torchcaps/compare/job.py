@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchcaps.compare.table import NEEDED, quick_robustness
+from torchcaps.compare.table import REQUIRED_FIELDS, quick_robustness
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.clean import reached_target, stop_like_baseline
@@ -16,7 +16,7 @@ from torchcaps.train import RunConfig, RunFolder, fit_run, is_free, new_run, ope
 
 
 @dataclass(frozen=True)
-class Entry:
+class ComparisonRun:
     """One run of a comparison. Entries with the same label differ in their seed alone."""
 
     label: str
@@ -24,7 +24,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonResults:
     """The runs of a comparison with their results, by label in the order asked for."""
 
     path: Path
@@ -33,13 +33,13 @@ class Comparison:
 
 
 def run_comparison(
-    entries: list[Entry],
+    entries: list[ComparisonRun],
     path: Path,
     *,
     robustness: bool = True,
     match_first: bool = False,
     announce: Callable[[str], None] = lambda text: None,
-) -> Comparison:
+) -> ComparisonResults:
     """Train and test every entry in a folder of its own under ``path``.
 
     A comparison that was stopped goes on where it stood: finished runs are taken as they are, a started one is
@@ -58,19 +58,19 @@ def run_comparison(
 
 
 def _compare(
-    entries: list[Entry], path: Path, robustness: bool, match_first: bool, announce: Callable[[str], None]
-) -> Comparison:
+    entries: list[ComparisonRun], path: Path, robustness: bool, match_first: bool, announce: Callable[[str], None]
+) -> ComparisonResults:
     baselines = [entry for entry in entries if entry.label == entries[0].label]
     runs = [_open_or_make(entry, path) for entry in (baselines if match_first else entries)]
-    comparison = Comparison(path, {}, {})
+    comparison = ComparisonResults(path, {}, {})
     for number, entry in enumerate(entries):
         if number == len(runs):
             baseline = next(run for run in runs if run.config().seed == entry.config.seed)
-            runs.append(_open_or_make(Entry(entry.label, stop_like_baseline(entry.config, baseline)), path))
+            runs.append(_open_or_make(ComparisonRun(entry.label, stop_like_baseline(entry.config, baseline)), path))
         run = runs[number]
         if run.result_file.is_file():
             announce(f"{run.path.name}: done before, taken as it is")
-            result = run.result(*NEEDED)
+            result = run.result(*REQUIRED_FIELDS)
         else:
             fit_run(run)
             result = evaluate_run(run)
@@ -82,7 +82,7 @@ def _compare(
     return comparison
 
 
-def _open_or_make(entry: Entry, parent: Path) -> RunFolder:
+def _open_or_make(entry: ComparisonRun, parent: Path) -> RunFolder:
     path = parent / f"{file_name(entry.label)}-seed{entry.config.seed}"
     if is_free(path):
         return new_run(entry.config, path)

@@ -19,7 +19,7 @@ SHEET_COLUMNS, SHEET_CLASSES = 8, 40
 
 
 @dataclass(frozen=True)
-class Told:
+class ImageFolderSummary:
     """Rows of a table (class, training, test), a paragraph, what to be careful about, and files that were left out."""
 
     rows: list[tuple[str, str, str]]
@@ -28,35 +28,35 @@ class Told:
     skipped: tuple[str, ...]
 
 
-def is_own(data: str) -> bool:
+def is_own_images(data: str) -> bool:
     """Whether a dataset's name is that of a user's own pictures."""
     return data.partition(":")[0] == FAMILY
 
 
-def shown_name(data: str) -> str:
+def display_name(data: str) -> str:
     """A dataset's name as a heading has it: of own pictures, only where they lie."""
-    return parse_name(data.partition(":")[2])[0] if is_own(data) else data
+    return parse_name(data.partition(":")[2])[0] if is_own_images(data) else data
 
 
-def suggested_epochs(data: str) -> int:
+def default_epochs(data: str) -> int:
     """More passes over fewer pictures, within bounds."""
     fitting = IMAGES_SEEN // datasets.get(data).splits["train"]
     return min(max(fitting, EPOCHS.start), EPOCHS.stop - 1)
 
 
-def picture_sheet(data: str) -> Image.Image:
+def preview_sheet(data: str) -> Image.Image:
     """A contact sheet of some training pictures of each class, at the size and in the colors that a model sees."""
     images = open_named(data.partition(":")[2]).train
     names = images.class_names[:SHEET_CLASSES]
     places = [(images.labels == label).nonzero().flatten()[:SHEET_COLUMNS] for label in range(len(names))]
     chosen = torch.cat(places)
     some = f", the first {len(names)} of {len(images.class_names)} classes" * (len(names) < len(images.class_names))
-    title = f"{shown_name(data)}: pictures as a network sees them, {'x'.join(map(str, images.shape))}{some}"
+    title = f"{display_name(data)}: pictures as a network sees them, {'x'.join(map(str, images.shape))}{some}"
     shown = MemoryImages(images.images[chosen], images.labels[chosen], names)
     return contact_sheet(shown, title, columns=SHEET_COLUMNS)
 
 
-def tell_pictures(data: str) -> Told:
+def summarize_images(data: str) -> ImageFolderSummary:
     """Which pictures there are, how they are divided and to which size they are brought."""
     text = data.partition(":")[2]
     folder, balance = open_named(text), open_named(text).balance
@@ -75,4 +75,4 @@ def tell_pictures(data: str) -> Told:
         (name, str(train), str(test))
         for name, train, test in zip(balance.names, balance.train, balance.test, strict=True)
     ]
-    return Told(rows, words, balance.warnings(), folder.skipped)
+    return ImageFolderSummary(rows, words, balance.warnings(), folder.skipped)

@@ -10,11 +10,11 @@ from torchcaps.compare.figures import (
     learning_curves,
     perturbations,
     reconstructions,
-    robust_pictures,
+    robustness_figures,
 )
-from torchcaps.compare.job import Comparison
-from torchcaps.compare.own_images import is_own, shown_name, tell_pictures
-from torchcaps.compare.table import COLUMNS, cells, robust_columns
+from torchcaps.compare.job import ComparisonResults
+from torchcaps.compare.own_images import display_name, is_own_images, summarize_images
+from torchcaps.compare.table import COLUMNS, robustness_columns, table_cells
 from torchcaps.evaluate.clean import reached_target, test_images
 from torchcaps.files import write_text
 from torchcaps.html import ThemedFigure, html_cell, html_figure, html_footer, html_page, html_table
@@ -23,7 +23,7 @@ from torchcaps.train import load
 MOST_SKIPPED = 10  # files that are named
 
 
-def write_report(comparison: Comparison) -> Path:
+def write_report(comparison: ComparisonResults) -> Path:
     """Write report.html into the comparison's folder and return its path."""
     target = comparison.path / "report.html"
     first = next(iter(comparison.runs.values()))[0].config()
@@ -38,7 +38,7 @@ def write_report(comparison: Comparison) -> Path:
         f"checkpoint; the test images chose nothing.{_match(comparison)}"
     )
     sections = "\n".join(map(html_figure, _pictures(comparison)))
-    title = f"Comparison on {shown_name(first.data)}"
+    title = f"Comparison on {display_name(first.data)}"
     body = (
         f"<h1>{html.escape(title)}</h1>\n<p>{words}</p>\n"
         f"{_table(comparison)}\n{_own_pictures(first.data)}{sections}\n{html_footer(environment)}"
@@ -47,7 +47,7 @@ def write_report(comparison: Comparison) -> Path:
     return target
 
 
-def _pictures(comparison: Comparison) -> list[ThemedFigure]:
+def _pictures(comparison: ComparisonResults) -> list[ThemedFigure]:
     first = {name: results[0] for name, results in comparison.results.items()}
     classes = load(next(iter(comparison.runs.values()))[0].path).class_names
     pictures = []
@@ -55,10 +55,10 @@ def _pictures(comparison: Comparison) -> list[ThemedFigure]:
         model, images = load(runs[0].path), test_images(runs[0].config())
         if model.decoder is not None:
             pictures += [reconstructions(name, model, images), perturbations(name, model, images)]
-    return [learning_curves(comparison), *robust_pictures(comparison), *pictures, confusions(first, classes)]
+    return [learning_curves(comparison), *robustness_figures(comparison), *pictures, confusions(first, classes)]
 
 
-def _match(comparison: Comparison) -> str:
+def _match(comparison: ComparisonResults) -> str:
     """One sentence where models were stopped at an accuracy, and who never reached it."""
     stops = [run.config() for runs in comparison.runs.values() for run in runs if run.config().stop_at_accuracy]
     if not stops:
@@ -73,9 +73,9 @@ def _match(comparison: Comparison) -> str:
 
 def _own_pictures(data: str) -> str:
     """Which pictures a user's own are, and what to be careful about; nothing for a known dataset."""
-    if not is_own(data):
+    if not is_own_images(data):
         return ""
-    told = tell_pictures(data)
+    told = summarize_images(data)
     careful = [*told.warnings, *told.skipped[:MOST_SKIPPED]]
     warnings = "".join(f"<p class='warning'>{html.escape(each)}</p>" for each in careful)
     head = [html_cell(title, scope="col") for title in ("class", "training", "test")]
@@ -83,16 +83,16 @@ def _own_pictures(data: str) -> str:
     return f"<h2>Pictures</h2>\n<p>{html.escape(told.words)}</p>\n{warnings}{table}"
 
 
-def _table(comparison: Comparison) -> str:
+def _table(comparison: ComparisonResults) -> str:
     fair = [name for name, results in comparison.results.items() if reached_target(results)]
     best = max(fair, key=lambda name: sum(r["validation_accuracy"] for r in comparison.results[name]), default=None)
-    chosen = [*COLUMNS, *robust_columns(list(comparison.results.values()))]
+    chosen = [*COLUMNS, *robustness_columns(list(comparison.results.values()))]
     nbsp = ",\N{NO-BREAK SPACE}"  # keeps a unit on the line of its word
     head = [
         html_cell(title, scope="col") for title in ("model", *(column.title.replace(", ", nbsp) for column in chosen))
     ]
     rows = [
-        [html_cell(name, css_class="best" if name == best else ""), *map(html_cell, cells(chosen, results))]
+        [html_cell(name, css_class="best" if name == best else ""), *map(html_cell, table_cells(chosen, results))]
         for name, results in comparison.results.items()
     ]
     return html_table(head, rows)

@@ -34,7 +34,7 @@ class Curve(Recorded):
     accuracy: list[Share] = Field(min_length=STEPS, max_length=STEPS)
 
 
-class Affine(Recorded):
+class AffineRecord(Recorded):
     about: str
     images: Count
     accuracy: Share
@@ -47,18 +47,18 @@ class Affine(Recorded):
         return self
 
 
-class Viewpoint(Recorded):
+class ViewpointRecord(Recorded):
     familiar_error: Share
 
 
-class Overlap(Recorded):
+class OverlapRecord(Recorded):
     drawing_error: Annotated[float, Field(ge=0, le=1e6)] | None
 
 
-class Tests(Recorded):
-    affnist: Affine | None = None
-    viewpoint: Viewpoint | None = None
-    multimnist: Overlap | None = None
+class TestRecords(Recorded):
+    affnist: AffineRecord | None = None
+    viewpoint: ViewpointRecord | None = None
+    multimnist: OverlapRecord | None = None
 
 
 class AttackRow(Recorded):
@@ -67,18 +67,18 @@ class AttackRow(Recorded):
     accuracy: Share
 
 
-class Warned(Recorded):
+class SanityWarning(Recorded):
     name: str
     message: str
 
 
-class Attacked(Recorded):
+class AttackRecord(Recorded):
     images: Count
     clean_accuracy: Share
     norm: str
     logits: str
     attacks: list[AttackRow]
-    sanity: list[Warned]
+    sanity: list[SanityWarning]
 
     @model_validator(mode="after")
     def check_attacks(self) -> Self:
@@ -91,8 +91,8 @@ class Attacked(Recorded):
 class Robustness(Recorded):
     """What ``quick_robustness`` keeps in a run directory, as far as tables and figures read it."""
 
-    tests: Tests
-    attacked: Attacked | None
+    tests: TestRecords
+    attacked: AttackRecord | None
 
 
 def quick_robustness(run: RunFolder) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def quick_robustness(run: RunFolder) -> dict[str, Any]:
 
 
 def _requests(config: RunConfig) -> list[Request]:
-    """Overlap for pairs of digits; else affine change and two attacks, and viewpoints where there are novel ones."""
+    """Overlap for pairs of digits; otherwise affine changes, two attacks and, if there are any, novel viewpoints."""
     record = datasets.get(config.data)
     if record.labels_per_image > 1:
         return [Request(on=("multimnist",), images=CHANGED)]
@@ -123,16 +123,16 @@ def _requests(config: RunConfig) -> list[Request]:
     return requests + [Request(on=("viewpoint",), images=None)] * (FAMILIAR in record.splits)
 
 
-def accuracy_under(found: dict[str, Any], attack: str) -> float:
+def attack_accuracy(found: dict[str, Any], attack: str) -> float:
     """Accuracy under an attack at the epsilon that has a column."""
     rows = [row for row in found["attacked"]["attacks"] if row["attack"] == attack]
     return float(rows[SHOWN]["accuracy"])
 
 
 Results = list[dict[str, Any]]  # of one model, one per seed
-SUSPECT = "⚠"  # stands beside a figure whose sanity checks failed
+SUSPECT_MARK = "⚠"  # stands beside a figure whose sanity checks failed
 # What the table and the figures read from a run's result file.
-NEEDED = (
+REQUIRED_FIELDS = (
     "seed", "parameters", "training_seconds", "images_per_second", "validation_accuracy", "test_accuracy",
     "test_images", "confusion", "environment",
 )  # fmt: skip
@@ -154,7 +154,7 @@ def percent(values: Iterable[float]) -> str:
     return f"{text} ± {statistics.stdev(shares):.2f}" if len(shares) > 1 else text
 
 
-def robust_columns(results: Sequence[Results]) -> list[Column]:
+def robustness_columns(results: Sequence[Results]) -> list[Column]:
     """The columns about robustness for which some model has results."""
     found = [result.get("robustness") for each in results for result in each]
     tests = {name for each in found if each for name in each["tests"]}
@@ -173,7 +173,7 @@ def robust_columns(results: Sequence[Results]) -> list[Column]:
     return chosen
 
 
-def cells(chosen: Sequence[Column], results: Results) -> list[str]:
+def table_cells(chosen: Sequence[Column], results: Results) -> list[str]:
     """A model's row; what would not be a fair comparison is left out."""
     fair = reached_target(results)
     return [column.show(results) if fair or not column.matched else "not matched" for column in chosen]
@@ -203,8 +203,8 @@ def _under(attack: str) -> Callable[[Results], str]:
         found = [result["robustness"] for result in results if result.get("robustness")]
         if not found or not all(each["attacked"] for each in found):
             return ""
-        mark = f" {SUSPECT}" if any(each["attacked"]["sanity"] for each in found) else ""
-        return percent(accuracy_under(each, attack) for each in found) + mark
+        mark = f" {SUSPECT_MARK}" if any(each["attacked"]["sanity"] for each in found) else ""
+        return percent(attack_accuracy(each, attack) for each in found) + mark
 
     return shown
 

@@ -8,23 +8,23 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis import inspect_layers, vote_maps
-from torchcaps.analysis.couplings import gets_of_present, shares_itself_out
+from torchcaps.analysis.couplings import class_share, is_normalized_over_parents
 from torchcaps.analysis.inspection import LayerState
 from torchcaps.analysis.perturbation import move_dimensions
-from torchcaps.analysis.receptive_field import extents
+from torchcaps.analysis.receptive_field import grid_extents
 from torchcaps.analysis.votes import vote_histograms
 from torchcaps.attacks import create_attack
-from torchcaps.demo.picture import as_pictures
+from torchcaps.demo.picture import encode_images
 from torchcaps.demo.schemas import (
-    Attacked,
-    AttackQuestion,
-    Drawing,
-    DrawQuestion,
-    Prediction,
-    Routing,
+    AttackRequest,
+    AttackResponse,
+    PredictResponse,
+    ReconstructRequest,
+    ReconstructResponse,
+    RoutingResponse,
     VoteDistances,
 )
-from torchcaps.demo.served import Served
+from torchcaps.demo.served import ServedModel
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model, Output
 from torchcaps.routing.em import EMRouting
@@ -36,20 +36,20 @@ _random_numbers = threading.Lock()
 
 
 @torch.no_grad()
-def predict(served: Served, images: list[Tensor]) -> list[Prediction]:
+def predict_batch(served: ServedModel, images: list[Tensor]) -> list[PredictResponse]:
     """Answers for images (C, H, W) of several requests, computed together."""
     output = served.model(torch.stack(images))
     poses: list[list[list[float]] | None] = [None] * len(images)
     if output.pose is not None:
         poses = output.pose.tolist()
     return [
-        Prediction(model=served.name, label=int(scores.argmax()), scores=scores.tolist(), pose=pose, image=picture)
-        for scores, pose, picture in zip(output.scores, poses, map(as_pictures, images), strict=True)
+        PredictResponse(model=served.name, label=int(scores.argmax()), scores=scores.tolist(), pose=pose, image=picture)
+        for scores, pose, picture in zip(output.scores, poses, map(encode_images, images), strict=True)
     ]
 
 
 @torch.no_grad()
-def draw(served: Served, question: DrawQuestion) -> Drawing:
+def reconstruct_pose(served: ServedModel, question: ReconstructRequest) -> ReconstructResponse:
     """The image of a pose, or with a sweep those of all poses in which one number of the capsule is moved."""
     model, label = served.model, check_label(served.model, question.label)
     size = served.info.pose_size
@@ -62,25 +62,25 @@ def draw(served: Served, question: DrawQuestion) -> Drawing:
     images = model.reconstruct(Output(unused, unused, pose), torch.full((len(pose),), label))
     if question.sweep is not None:
         images = images.view(-1, question.sweep.steps, *images.shape[1:])
-    return Drawing(model=served.name, images=as_pictures(images))
+    return ReconstructResponse(model=served.name, images=encode_images(images))
 
 
-def follow(served: Served, image: Tensor, label: int | None) -> Routing:
+def routing_maps(served: ServedModel, image: Tensor, label: int | None) -> RoutingResponse:
     """Which places of the image voted for the class, iteration by iteration."""
     model, images = served.model, image.unsqueeze(0)
     output, layers = inspect_layers(model, images)
     chosen = int(output.scores.argmax()) if label is None else check_label(model, label)
     classes, count = torch.tensor([chosen]), max(len(layer.couplings) for layer in layers)
     shares = None
-    if all(shares_itself_out(layer) for layer in layers):
-        shares = [float(gets_of_present(layers, classes, iteration)) for iteration in range(count)]
-    return Routing(
+    if all(is_normalized_over_parents(layer) for layer in layers):
+        shares = [float(class_share(layers, classes, iteration)) for iteration in range(count)]
+    return RoutingResponse(
         model=served.name,
         label=chosen,
         scores=output.scores[0].tolist(),
-        image=as_pictures(image),
+        image=encode_images(image),
         maps=[vote_maps(layers, classes, iteration)[0][0].tolist() for iteration in range(count)],
-        frame=list(extents(model, layers)[0]),
+        frame=list(grid_extents(model, layers)[0]),
         share=shares,
         distances=_distances(model, images, layers, chosen),
     )
@@ -94,7 +94,7 @@ def _distances(model: Model, images: Tensor, layers: list[LayerState], label: in
     return VoteDistances(edges=found["whole"]["edges"], weights=weights, mean=found["mean_distance"])
 
 
-def attack(served: Served, image: Tensor, question: AttackQuestion) -> Attacked:
+def attack_image(served: ServedModel, image: Tensor, question: AttackRequest) -> AttackResponse:
     """Change the image within epsilon so that the model's answer, or the given one, is left."""
     model, images = served.model, image.unsqueeze(0)
     if served.info.labels_per_image > 1:
@@ -111,14 +111,14 @@ def attack(served: Served, image: Tensor, question: AttackQuestion) -> Attacked:
         after = model(found.images).scores[0]
     noise = found.images[0] - image
     largest = float(noise.abs().max())
-    return Attacked(
+    return AttackResponse(
         model=served.name,
         label=label,
         before=before.tolist(),
         after=after.tolist(),
         fooled=bool(found.success),
-        image=as_pictures(found.images[0]),
-        noise=as_pictures(0.5 + noise / max(2 * largest, 1e-12)),
+        image=encode_images(found.images[0]),
+        noise=encode_images(0.5 + noise / max(2 * largest, 1e-12)),
         largest=largest,
         queries=found.queries,
     )

@@ -13,26 +13,26 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from torchcaps import __version__
-from torchcaps.demo.guard import MOST_VALUES, Guard, Metrics
+from torchcaps.demo.guard import MOST_VALUES, Guard, ServiceMetrics
 from torchcaps.demo.results import PaperResults, ResultsReader
 from torchcaps.demo.schemas import (
     LONGEST_SIDE,
-    Attacked,
-    AttackQuestion,
-    Drawing,
-    DrawQuestion,
-    LabelledQuestion,
+    AttackRequest,
+    AttackResponse,
+    ErrorResponse,
+    ImageRequest,
+    LabeledRequest,
     ModelInfo,
     ModelName,
-    Prediction,
-    Problem,
-    Question,
-    Routing,
+    PredictResponse,
+    ReconstructRequest,
+    ReconstructResponse,
+    RoutingResponse,
     SampleImages,
 )
-from torchcaps.demo.served import Served
+from torchcaps.demo.served import ServedModel
 from torchcaps.demo.server import add_docs, add_page
-from torchcaps.demo.service import Busy, Service, UnknownModelError
+from torchcaps.demo.service import QueueFullError, Service, UnknownModelError
 from torchcaps.errors import TorchcapsError
 
 ABOUT = "Ask capsule networks: what they see in an image, where their votes went, what their capsules draw."
@@ -41,20 +41,23 @@ IMAGE_FORMS = (
     "or a picture file in base64"
 )
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "The body is not JSON."},
-    401: {"model": Problem, "description": "The service needs a token, and this is not it."},
-    404: {"model": Problem, "description": "There is no such model."},
-    408: {"model": Problem, "description": "The request did not arrive in time."},
-    413: {"model": Problem, "description": "The request is too large."},
-    422: {"model": Problem, "description": "Something in the request is out of range or does not fit the model."},
-    429: {"model": Problem, "description": "Too many requests of this address are waiting: come again."},
-    500: {"model": Problem, "description": "The service failed."},
-    503: {"model": Problem, "description": "Too many requests are waiting, or this one took too long: come again."},
+    400: {"model": ErrorResponse, "description": "The body is not JSON."},
+    401: {"model": ErrorResponse, "description": "The service needs a token, and this is not it."},
+    404: {"model": ErrorResponse, "description": "There is no such model."},
+    408: {"model": ErrorResponse, "description": "The request did not arrive in time."},
+    413: {"model": ErrorResponse, "description": "The request is too large."},
+    422: {"model": ErrorResponse, "description": "Something in the request is out of range or does not fit the model."},
+    429: {"model": ErrorResponse, "description": "Too many requests of this address are waiting: come again."},
+    500: {"model": ErrorResponse, "description": "The service failed."},
+    503: {
+        "model": ErrorResponse,
+        "description": "Too many requests are waiting, or this one took too long: come again.",
+    },
 }
 
 
 def create_app(
-    served: list[Served],
+    served: list[ServedModel],
     *,
     page: bool = True,
     results: Path | None = None,
@@ -70,7 +73,7 @@ def create_app(
         hosts: names by which the service may be called; None: any.
         token: what clients must send as ``Authorization: Bearer TOKEN``; None: nothing.
     """
-    service, metrics, reader = Service(served), Metrics(), ResultsReader(results)
+    service, metrics, reader = Service(served), ServiceMetrics(), ResultsReader(results)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -134,23 +137,23 @@ def add_answers(app: FastAPI, service: Service) -> None:
         return await service.samples(model)
 
     @app.post("/api/predict", summary="What a model sees in an image")
-    async def predict(question: Question) -> Prediction:
+    async def predict(question: ImageRequest) -> PredictResponse:
         return await service.predict(question)
 
     @app.post("/api/reconstruct", summary="What the decoder draws of a pose")
-    async def reconstruct(question: DrawQuestion) -> Drawing:
-        return await service.draw(question)
+    async def reconstruct(question: ReconstructRequest) -> ReconstructResponse:
+        return await service.reconstruct(question)
 
     @app.post("/api/routing", summary="Which places voted for a class, iteration by iteration")
-    async def routing(question: LabelledQuestion) -> Routing:
-        return await service.follow(question)
+    async def routing(question: LabeledRequest) -> RoutingResponse:
+        return await service.routing(question)
 
     @app.post("/api/attack", summary="Change an image until the answer is wrong")
-    async def attack(question: AttackQuestion) -> Attacked:
+    async def attack(question: AttackRequest) -> AttackResponse:
         return await service.attack(question)
 
 
-def add_state(app: FastAPI, service: Service, metrics: Metrics) -> None:
+def add_state(app: FastAPI, service: Service, metrics: ServiceMetrics) -> None:
     """How the service is."""
 
     @app.get("/health", summary="Whether the service is alive")
@@ -178,8 +181,8 @@ def add_problems(app: FastAPI) -> None:
     async def mistaken(_: Request, error: TorchcapsError) -> JSONResponse:
         return problem(404 if isinstance(error, UnknownModelError) else 422, str(error))
 
-    @app.exception_handler(Busy)
-    async def busy(_: Request, __: Busy) -> JSONResponse:
+    @app.exception_handler(QueueFullError)
+    async def busy(_: Request, __: QueueFullError) -> JSONResponse:
         return problem(503, "too many requests are waiting: come again in a second")
 
     @app.exception_handler(TimeoutError)

@@ -9,7 +9,7 @@ from typing import cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from torchcaps.demo.guard import HEADERS, Metrics, problem_body
+from torchcaps.demo.guard import HEADERS, ServiceMetrics, problem_body
 
 MOST_CONNECTIONS = 200
 REQUEST_SECONDS = 10.0  # for the head of a request to arrive; its body has UPLOAD_SECONDS
@@ -80,8 +80,8 @@ class Connection(H11Protocol):
         self.transport.close()
 
     @property
-    def _metrics(self) -> Metrics:
-        return cast("Metrics", self.config.app.state.metrics)  # type: ignore[union-attr]
+    def _metrics(self) -> ServiceMetrics:
+        return cast("ServiceMetrics", self.config.app.state.metrics)  # type: ignore[union-attr]
 
     @property
     def _waits_for_client(self) -> bool:

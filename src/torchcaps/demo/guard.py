@@ -18,7 +18,7 @@ from torchcaps.demo.service import Worker
 BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Metrics:
+class ServiceMetrics:
     """Requests by path and status, and how long they took. Used by the event loop's one thread only."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Guard:
     def __init__(
         self,
         app: App,
-        metrics: Metrics,
+        metrics: ServiceMetrics,
         paths: Iterable[str],
         hosts: Iterable[str] | None,
         token: str | None = None,

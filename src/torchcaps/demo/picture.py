@@ -12,7 +12,7 @@ from torch import Tensor
 from torchcaps.data.base import as_floats
 from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
 from torchcaps.data.io.pictures import UnreadableError, decode_square
-from torchcaps.demo.schemas import Pictures, Question, Transform
+from torchcaps.demo.schemas import AffineTransform, EncodedImages, ImageRequest
 from torchcaps.errors import TorchcapsError
 
 # Fewer than datasets may have: only what browsers show, and none that starts a program or refers to other files.
@@ -20,7 +20,7 @@ FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 MOST_PIXELS = 16_000_000  # a picture of a telephone's camera; about a quarter of a second to decode
 
 
-def read_question(question: Question, shape: tuple[int, int, int]) -> Tensor:
+def read_request_image(question: ImageRequest, shape: tuple[int, int, int]) -> Tensor:
     """The image of a request, changed as it asks: (C, H, W) in [0, 1], of the given shape."""
     channels, side, _ = shape
     given = question.image
@@ -65,7 +65,7 @@ def decode_picture(text: str, side: int) -> Tensor:
     return as_floats(found)
 
 
-def change(images: Tensor, asked: Transform) -> Tensor:
+def change(images: Tensor, asked: AffineTransform) -> Tensor:
     """Scale, shear, rotate and shift, in one resampling: (B, C, H, W) to the same."""
 
     def of(value: float) -> Tensor:
@@ -75,7 +75,7 @@ def change(images: Tensor, asked: Transform) -> Tensor:
     return warp(images, matrix, torch.stack([of(asked.shift_x), of(asked.shift_y)], dim=1))
 
 
-def as_pictures(images: Tensor) -> Pictures:
+def encode_images(images: Tensor) -> EncodedImages:
     """Images in [0, 1] of any leading shape, as bytes."""
     content = images.detach().clamp(0, 1).mul(255).round().to(torch.uint8).contiguous().numpy().tobytes()
-    return Pictures(shape=list(images.shape), data=base64.b64encode(content).decode())
+    return EncodedImages(shape=list(images.shape), data=base64.b64encode(content).decode())

@@ -24,7 +24,7 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
-class Transform(Message):
+class AffineTransform(Message):
     """An affine change about the image's centre, in the order scale, shear, rotate, shift."""
 
     rotate: float = Field(default=0, ge=-180, le=180, description="Degrees, counter-clockwise.")
@@ -34,7 +34,7 @@ class Transform(Message):
     shift_y: float = Field(default=0, ge=-64, le=64, description="Pixels downward.")
 
 
-class Question(Message):
+class ImageRequest(Message):
     """An image for a model.
 
     An image of another size than the model's is put in the middle of a black one, or its middle is cut out. A picture
@@ -47,16 +47,16 @@ class Question(Message):
         description="Rows of pixels in [0, 1], square; or one to three such planes; or a PNG, JPEG, GIF, WebP or BMP "
         "file in base64.",
     )
-    transform: Transform | None = None
+    transform: AffineTransform | None = None
 
 
-class LabelledQuestion(Question):
+class LabeledRequest(ImageRequest):
     """An image, and the class that is asked about."""
 
     label: int | None = Field(default=None, ge=0, lt=10_000, description="Number of a class; none: the model's answer.")
 
 
-class AttackQuestion(LabelledQuestion):
+class AttackRequest(LabeledRequest):
     """An image to be changed until the answer is wrong."""
 
     attack: Literal["fgsm", "pgd"] = "fgsm"
@@ -70,7 +70,7 @@ class Sweep(Message):
     steps: int = Field(default=11, ge=2, le=21)
 
 
-class DrawQuestion(Message):
+class ReconstructRequest(Message):
     """A pose to draw."""
 
     model: ModelName
@@ -81,28 +81,28 @@ class DrawQuestion(Message):
     sweep: Sweep | None = None
 
 
-class Pictures(Message):
+class EncodedImages(Message):
     """Images as bytes: pixel 0 to 255, the last axis fastest, in base64."""
 
     shape: list[int] = Field(description="Ends with channels, height, width.")
     data: str
 
 
-class Prediction(Message):
+class PredictResponse(Message):
     """A model's answer."""
 
     model: str
     label: int
     scores: list[float] = Field(description="One for each class, in [0, 1].")
     pose: list[list[float]] | None = Field(description="A row for each class; none without capsules.")
-    image: Pictures = Field(description="What the model saw.")
+    image: EncodedImages = Field(description="What the model saw.")
 
 
-class Drawing(Message):
+class ReconstructResponse(Message):
     """What the decoder draws: one image, or with a sweep an image for each number of the capsule and each step."""
 
     model: str
-    images: Pictures
+    images: EncodedImages
 
 
 class VoteDistances(Message):
@@ -113,13 +113,13 @@ class VoteDistances(Message):
     mean: list[float] = Field(description="For each iteration, over all classes.")
 
 
-class Routing(Message):
+class RoutingResponse(Message):
     """Which places voted for a class."""
 
     model: str
     label: int
     scores: list[float]
-    image: Pictures
+    image: EncodedImages
     maps: list[list[list[float]]] = Field(description="For each iteration, rows of places: what each gives the class.")
     frame: list[float] = Field(description="Left, right, bottom, top of the map, in pixels of the image.")
     share: list[float] | None = Field(
@@ -129,7 +129,7 @@ class Routing(Message):
     distances: VoteDistances | None = Field(description="For EM routing.")
 
 
-class Attacked(Message):
+class AttackResponse(Message):
     """An image changed by an attack, and the answer to it."""
 
     model: str
@@ -137,8 +137,8 @@ class Attacked(Message):
     before: list[float]
     after: list[float]
     fooled: bool
-    image: Pictures
-    noise: Pictures = Field(description="The change: 128 is none, 0 and 255 are the largest of this image.")
+    image: EncodedImages
+    noise: EncodedImages = Field(description="The change: 128 is none, 0 and 255 are the largest of this image.")
     largest: float = Field(description="The most by which a pixel changed.")
     queries: int = Field(description="How often the image went through the model.")
 
@@ -164,11 +164,11 @@ class ModelInfo(Message):
 class SampleImages(Message):
     """Test images of a model's dataset."""
 
-    images: Pictures
+    images: EncodedImages
     labels: list[list[int]]
 
 
-class Problem(Message):
+class ErrorResponse(Message):
     """Why there is no answer, in one sentence."""
 
     detail: str

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.analysis.perturbation import RANGES, fitting_ranges
+from torchcaps.analysis.perturbation import RANGES, ranges_for
 from torchcaps.data import datasets, load_dataset
 from torchcaps.data.base import as_floats
 from torchcaps.data.datasets.image_folder import FAMILY, parse_name
-from torchcaps.demo.picture import as_pictures
+from torchcaps.demo.picture import encode_images
 from torchcaps.demo.schemas import ModelInfo, SampleImages
 from torchcaps.errors import TorchcapsError
 from torchcaps.kernels.dispatch import use_kernels
@@ -30,7 +30,7 @@ SAMPLES = 40
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModel:
     """A model with its name in the service and its settings."""
 
     name: str
@@ -64,7 +64,7 @@ class Served:
 
     def _reach(self, size: int) -> float:
         """How far its own paper moves a number of a capsule; sabour2017's range, where its paper has none."""
-        fitting, paper = fitting_ranges(self.model), models.get(self.config.model).paper
+        fitting, paper = ranges_for(self.model), models.get(self.config.model).paper
         own = [name for name in ("gu2021-units", paper, "sabour2017") if name in fitting]
         return RANGES[own[0]].arguments(size)[0]
 
@@ -86,7 +86,7 @@ class Served:
             whole = load_dataset(self.config.data, "test")
             batch = whole.batch(torch.arange(min(SAMPLES, len(whole))))
             images, labels = batch.images, batch.labels
-        return SampleImages(images=as_pictures(images), labels=labels.view(len(labels), -1).tolist())
+        return SampleImages(images=encode_images(images), labels=labels.view(len(labels), -1).tolist())
 
 
 def labels_per_image(data: str) -> int:
@@ -99,13 +99,13 @@ def public_name(data: str) -> str:
     return data if data in datasets else "own images" if data.partition(":")[0] == FAMILY else "unknown"
 
 
-def open_shipped() -> list[Served]:
+def load_pretrained_models() -> list[ServedModel]:
     """All networks that come with the package, the CapsNet first and plain networks last."""
     cards = sorted(list_pretrained(), key=lambda card: (card.model != "capsnet", not models.get(card.model).capsules))
     return [_open_card(card) for card in cards]
 
 
-def open_runs(paths: list[Path], images: Iterable[Path] = ()) -> list[Served]:
+def load_run_models(paths: list[Path], images: Iterable[Path] = ()) -> list[ServedModel]:
     """The models of a user's runs, each by its folder's name.
 
     Args:
@@ -135,10 +135,10 @@ def _picture_source(config: RunConfig) -> Path | None:
     return None
 
 
-def _open_card(card: Card) -> Served:
-    return Served(card.name, load_pretrained(card), RunFolder(ROOT / card.name).config(), card.test_accuracy)
+def _open_card(card: Card) -> ServedModel:
+    return ServedModel(card.name, load_pretrained(card), RunFolder(ROOT / card.name).config(), card.test_accuracy)
 
 
-def _open_run(run: RunFolder, name: str, *, may_read_pictures: bool) -> Served:
+def _open_run(run: RunFolder, name: str, *, may_read_pictures: bool) -> ServedModel:
     accuracy = run.result().get("test_accuracy") if run.result_file.is_file() else None
-    return Served(name, load(run.path), run.config(), accuracy, may_read_pictures)
+    return ServedModel(name, load(run.path), run.config(), accuracy, may_read_pictures)

@@ -17,19 +17,19 @@ import torch
 from torch import Tensor
 
 from torchcaps.demo import answers
-from torchcaps.demo.picture import read_question
+from torchcaps.demo.picture import read_request_image
 from torchcaps.demo.schemas import (
-    Attacked,
-    AttackQuestion,
-    Drawing,
-    DrawQuestion,
-    LabelledQuestion,
-    Prediction,
-    Question,
-    Routing,
+    AttackRequest,
+    AttackResponse,
+    ImageRequest,
+    LabeledRequest,
+    PredictResponse,
+    ReconstructRequest,
+    ReconstructResponse,
+    RoutingResponse,
     SampleImages,
 )
-from torchcaps.demo.served import Served
+from torchcaps.demo.served import ServedModel
 from torchcaps.errors import TorchcapsError, unknown_name
 
 # MERGED The models of a service with a worker each: what a request asks is brought to the right one.
@@ -38,7 +38,7 @@ TOGETHER = 32  # images in one pass
 PATIENCE = 30.0  # seconds until a question is given up
 
 
-class Busy(Exception):  # noqa: N818  (not a mistake: the client may come again)
+class QueueFullError(Exception):
     """The queue is full."""
 
 
@@ -86,14 +86,14 @@ class Worker:
         return len(self._jobs)
 
     async def ask(self, work: Callable[[list[Any]], list[Any]], payload: Any, *, together: bool = False) -> Any:
-        """Wait in the queue and for the answer; raises Busy if the queue is full, TimeoutError if it takes too long.
+        """Queue a job and wait for its answer; raises QueueFullError or TimeoutError.
 
         Questions with the same ``work`` that are next to each other go in one call if both say ``together``.
         """
         job = Job(work, payload, together, asyncio.get_running_loop().create_future())
         with self._ready:
             if len(self._jobs) >= self.bound or self._stopped:
-                raise Busy
+                raise QueueFullError
             self._jobs.append(job)
             self._ready.notify()
         return await asyncio.wait_for(job.answer, self.patience)
@@ -152,19 +152,19 @@ class UnknownModelError(TorchcapsError):
 class Service:
     """Answers questions about models. Only methods that wait may be called from the event loop."""
 
-    def __init__(self, served: list[Served]) -> None:
+    def __init__(self, served: list[ServedModel]) -> None:
         if not served:
             raise TorchcapsError("there is no model to serve: name the folder of a trained run")
         self.served = {each.name: each for each in served}
         self.infos = [each.info for each in served]
         self.workers = {name: Worker(name) for name in self.served}
         # The same function object for all requests: that is how a worker knows which of them can go together.
-        self._predict = {name: partial(answers.predict, each) for name, each in self.served.items()}
+        self._predict = {name: partial(answers.predict_batch, each) for name, each in self.served.items()}
         self._decoding = asyncio.Semaphore(DECODERS)
         # A dataset may have to be fetched first: for that long, pictures shall find a thread to be decoded in.
         self._sampling = ThreadPoolExecutor(1, thread_name_prefix="samples")
 
-    def find(self, name: str) -> Served:
+    def find(self, name: str) -> ServedModel:
         """The model of that name."""
         if name not in self.served:
             raise UnknownModelError(str(unknown_name("model", name, self.served)))
@@ -186,25 +186,31 @@ class Service:
         for worker in self.workers.values():
             worker.join(max(0.0, end - time.monotonic()))
 
-    async def predict(self, question: Question) -> Prediction:
+    async def predict(self, question: ImageRequest) -> PredictResponse:
         """The answer to an image; images that wait for the same model go through it together."""
         image = await self._image(question)
-        found: Prediction = await self.workers[question.model].ask(self._predict[question.model], image, together=True)
+        found: PredictResponse = await self.workers[question.model].ask(
+            self._predict[question.model], image, together=True
+        )
         return found
 
-    async def draw(self, question: DrawQuestion) -> Drawing:
+    async def reconstruct(self, question: ReconstructRequest) -> ReconstructResponse:
         """What the decoder draws of a pose."""
-        found: Drawing = await self._alone(question.model, answers.draw, question)
+        found: ReconstructResponse = await self._alone(question.model, answers.reconstruct_pose, question)
         return found
 
-    async def follow(self, question: LabelledQuestion) -> Routing:
+    async def routing(self, question: LabeledRequest) -> RoutingResponse:
         """Where the votes came from."""
-        found: Routing = await self._alone(question.model, answers.follow, await self._image(question), question.label)
+        found: RoutingResponse = await self._alone(
+            question.model, answers.routing_maps, await self._image(question), question.label
+        )
         return found
 
-    async def attack(self, question: AttackQuestion) -> Attacked:
+    async def attack(self, question: AttackRequest) -> AttackResponse:
         """The image under attack."""
-        found: Attacked = await self._alone(question.model, answers.attack, await self._image(question), question)
+        found: AttackResponse = await self._alone(
+            question.model, answers.attack_image, await self._image(question), question
+        )
         return found
 
     async def samples(self, name: str) -> SampleImages:
@@ -212,12 +218,12 @@ class Service:
         served = self.find(name)
         return await asyncio.get_running_loop().run_in_executor(self._sampling, lambda: served.samples)
 
-    async def _image(self, question: Question) -> Tensor:
+    async def _image(self, question: ImageRequest) -> Tensor:
         shape = self.find(question.model).model.image_shape
         if not isinstance(question.image, str):
-            return read_question(question, shape)
+            return read_request_image(question, shape)
         async with self._decoding:  # a picture takes long enough to hold up everybody else
-            return await asyncio.wait_for(asyncio.to_thread(read_question, question, shape), DECODE_SECONDS)
+            return await asyncio.wait_for(asyncio.to_thread(read_request_image, question, shape), DECODE_SECONDS)
 
     async def _alone(self, name: str, work: Any, *arguments: Any) -> Any:
         served = self.find(name)

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torchcaps.analysis.sweeps import strengths, sweep
+from torchcaps.analysis.sweeps import affine_sweep, sweep_values
 from torchcaps.attacks.base import predict_labels
 from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import MemoryImages, load_dataset
@@ -79,10 +79,10 @@ def affine_curves(model: Model, upright: MemoryImages, *, steps: int = STEPS) ->
     curves = {}
     with progress_bar("affine change", len(FACTORS) * len(upright)) as advance:
         for factor in FACTORS:
-            values = [round(each, 4) for each in strengths(factor, model.image_shape[1], steps)]
+            values = [round(each, 4) for each in sweep_values(factor, model.image_shape[1], steps)]
             right = [0] * steps
             for part in pieces(len(upright), AT_ONCE):
-                moved = sweep(as_floats(upright.images[part]), factor, values)  # (B, S, C, H, W)
+                moved = affine_sweep(as_floats(upright.images[part]), factor, values)  # (B, S, C, H, W)
                 for step in range(steps):
                     right[step] += _right(model, moved[:, step], upright.labels[part])
                 advance(len(moved))

@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 from torchcaps.analysis.figures import image_sheet
-from torchcaps.analysis.style import COLOURS, bare, figure_text, tiled
+from torchcaps.analysis.style import COLORS, figure_text, hide_axes, tile_images
 from torchcaps.attacks import attacks
 from torchcaps.data.base import as_floats
 from torchcaps.evaluate.acgan import GanSettings, generate
@@ -135,7 +135,7 @@ def _grid(count: int, upward: str = "accuracy, %") -> tuple[Figure, list[Any]]:
 def _line(
     axes: Any, number: int, label: str, places: Sequence[float], shares: Sequence[float], *, hollow: bool = False
 ) -> None:
-    colour = COLOURS[number % len(COLOURS)]
+    colour = COLORS[number % len(COLORS)]
     style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if hollow else {}
     percent = [100 * share for share in shares]
     axes.plot(
@@ -167,8 +167,8 @@ def overlap_sheet(model: Model, data: str, count: int = 10) -> Figure:
     pictures = overlap_reconstructions(model, overlap_set(model, data), count).transpose(0, 1)  # (5, count, C, H, W)
     figure = Figure(figsize=(0.75 * pictures.shape[1], 0.75 * len(ROWS)))
     axes = figure.add_subplot()
-    axes.imshow(tiled(pictures))
-    bare(axes)
+    axes.imshow(tile_images(pictures))
+    hide_axes(axes)
     side = pictures.shape[-1] + 2
     axes.set_yticks([side * (row + 0.5) - 1.5 for row in range(len(ROWS))], ROWS)
     axes.tick_params(length=0)

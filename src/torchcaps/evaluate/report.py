@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchcaps.analysis.style import house_style, save_figure
+from torchcaps.analysis.style import figure_style, save_figure
 from torchcaps.environment import describe_environment
 from torchcaps.evaluate.acgan import GanSettings
 from torchcaps.evaluate.figures import (
@@ -45,7 +45,7 @@ def _write_figures(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[
     }
     drawn = {label: [each["tests"]["acgan"]] for label, each in named if "acgan" in each["tests"]}
     written = []
-    with house_style():
+    with figure_style():
         for name, results, chart in (
             ("attacks", attacked, attack_curves),
             ("iterations", learned, history_curves),

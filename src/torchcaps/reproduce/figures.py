@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from torchcaps.analysis.style import COLOURS, Theme, figure_text
-from torchcaps.compare.figures import draw
+from torchcaps.analysis.style import COLORS, Theme, figure_text
+from torchcaps.compare.figures import render_figure
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.figures import MARKERS
 from torchcaps.html import ThemedFigure
@@ -96,7 +96,7 @@ def paint_curve(axes: Any, number: int, label: str, each: Evidence) -> None:
     places = [place for place, _ in curves[0]]
     suspect = any(result.warnings for result in each.results)
     style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if suspect else {}
-    style |= {"color": COLOURS[number % len(COLOURS)]}
+    style |= {"color": COLORS[number % len(COLORS)]}
     label = figure_text(label) + (" (see the warning)" if suspect else "")
     marker = MARKERS[number % len(MARKERS)] if len(places) <= 20 else ""
     if any([place for place, _ in curve] != places for curve in curves):  # nothing to average: every seed a line
@@ -115,7 +115,7 @@ def paint_histogram(axes: Any, number: int, label: str, each: Evidence) -> None:
     found = histogram_of(each.results[0])
     assert found is not None  # cells without one are not painted
     axes.stairs(
-        found.counts, found.edges, fill=True, alpha=0.6, color=COLOURS[number % len(COLOURS)], label=figure_text(label)
+        found.counts, found.edges, fill=True, alpha=0.6, color=COLORS[number % len(COLORS)], label=figure_text(label)
     )
     axes.locator_params(axis="x", nbins=6)  # more labels than that run into each other in a narrow picture
 
@@ -162,7 +162,7 @@ def paint_values(axes: Any, cells: Sequence[Evidence]) -> None:
             [columns.index(each.cell.column) + 0.06 * (number - (len(rows) - 1) / 2) for each in found],
             [statistics.fmean(values) for values in samples],
             [mean_interval(values).half if len(values) > 1 else 0 for values in samples],
-            color=COLOURS[number % len(COLOURS)],
+            color=COLORS[number % len(COLORS)],
             marker=MARKERS[number % len(MARKERS)],
             capsize=3,
             label=figure_text(row),
@@ -217,7 +217,7 @@ def _chart(title: str, paper: PaperEvidence, cells: Group, paint: Painter) -> Th
     several = any(len(each.results) > 1 for each in cells)
     words = f"{conditions(paper.profile, cells)}{' Lines are means over seeds, shades their range.' if several else ''}"
     warned = dict.fromkeys(text for each in cells for result in each.results for text in result.warnings)
-    return draw(title, words, drawn, kind="svg", warning=" ".join(warned))
+    return render_figure(title, words, drawn, kind="svg", warning=" ".join(warned))
 
 
 def _values(paper: PaperEvidence, cells: Group) -> ThemedFigure:
@@ -230,7 +230,9 @@ def _values(paper: PaperEvidence, cells: Group) -> ThemedFigure:
         axes.set_ylabel(f"{record.name}, {record.unit}" if record else "")
         return figure
 
-    return draw("Values", f"{conditions(paper.profile, cells)} Bars are 95 % intervals over seeds.", drawn, kind="svg")
+    return render_figure(
+        "Values", f"{conditions(paper.profile, cells)} Bars are 95 % intervals over seeds.", drawn, kind="svg"
+    )
 
 
 def _saved(paper: PaperEvidence, name: str, each: Evidence) -> ThemedFigure:

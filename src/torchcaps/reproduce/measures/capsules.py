@@ -9,8 +9,8 @@ import torch
 
 from torchcaps.analysis import measure_alignment, measure_compactness, random_reference
 from torchcaps.analysis.explainers import explain_decoding, explain_votes, perturbation_sheet
-from torchcaps.analysis.explanation import Explanation, Material, choose, take_some
-from torchcaps.analysis.perturbation import Range
+from torchcaps.analysis.explanation import ExplainInput, Explanation, sample_images, select_images
+from torchcaps.analysis.perturbation import PerturbationRange
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.evaluate.clean import test_images
 from torchcaps.models import Model
@@ -82,7 +82,7 @@ def moved_dimensions(subject: Subject, low: float = -0.25, high: float = 0.25, s
     material = _material(subject.run)
     if low != -high or not 0 < step <= high:
         raise TorchcapsError(f"dimensions are moved as far to one side as to the other, got {low:g} to {high:g}")
-    data, picture = perturbation_sheet(material, Range(high, round((high - low) / step) + 1))
+    data, picture = perturbation_sheet(material, PerturbationRange(high, round((high - low) / step) + 1))
     return Measured(None, details=data, picture=picture)
 
 
@@ -106,15 +106,17 @@ def vote_distances(subject: Subject) -> Measured:
 def _over_images(subject: Subject, measure: Callable[..., dict[str, Any]], factor: str, count: int) -> dict[str, Any]:
     """A measure of one factor, over test images from all over the set."""
     model = load(subject.run.path)
-    batch = take_some(model, test_images(subject.run.config()), count)
+    batch = sample_images(model, test_images(subject.run.config()), count)
     with torch.no_grad(), progress_bar(factor, None):
         return measure(model, batch.images, batch.labels, factors=[factor])
 
 
-def _material(run: RunFolder, other: Model | None = None) -> Material:
+def _material(run: RunFolder, other: Model | None = None) -> ExplainInput:
     """One test image of each class."""
     model, images = load(run.path), test_images(run.config())
-    return Material(model, images.class_names, choose(model, images, None), take_some(model, images, 1), other)
+    return ExplainInput(
+        model, images.class_names, select_images(model, images, None), sample_images(model, images, 1), other
+    )
 
 
 def _explained(found: Explanation) -> Measured:
