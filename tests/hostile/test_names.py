@@ -188,7 +188,7 @@ def test_reports_escape_what_result_files_say(tmp_path: Path, monkeypatch: pytes
         "stop_at_accuracy": None,
     }
     monkeypatch.setattr(compare_report, "_pictures", lambda comparison: [])
-    monkeypatch.setattr(compare_report, "cells", lambda chosen, results: [BAD])
+    monkeypatch.setattr(compare_report, "table_cells", lambda chosen, results: [BAD])
     page = compare_report.write_report(ComparisonResults(tmp_path, {BAD: [run]}, {BAD: [result]}))
     assert "<script" not in page.read_text(encoding="utf-8")
     report = {"title": BAD, "about": BAD, "explanations": {}, "skipped": {BAD: BAD}, "environment": ENVIRONMENT}
