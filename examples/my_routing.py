@@ -13,10 +13,10 @@ class ConsensusRouting(Routing):
         super().__init__(shape)
         self.sharpness = torch.nn.Parameter(torch.tensor(sharpness))
 
-    def forward(self, votes, activation, *, child_index, nonlinearity, trace):  # votes: (B, P, I, J, D)
+    def forward(self, votes, activation, *, child_index, nonlinearity):  # votes: (B, P, I, J, D)
         distance = safe_norm(votes - votes.mean(2, keepdim=True))  # (B, P, I, J), with a gradient where it is zero
         couplings = (-self.sharpness * distance).softmax(2) * self.shape.children / self.shape.parents
-        return Routed(weighted_votes(couplings, votes), couplings=[couplings] if trace else [])
+        return Routed(weighted_votes(couplings, votes), couplings=[couplings])
 
 
 routings.add(

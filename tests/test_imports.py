@@ -13,7 +13,7 @@ BOTTOM = {"errors", "registry", "files", "html", "progress", "environment", "run
 # Each room with the rooms it may use besides the bottom ones. docs/architecture.md draws this.
 MAY_USE = {
     "functional": set(),
-    "kernels": set(),
+    "kernels": {"functional"},
     "data": set(),
     "losses": set(),
     "routing": {"functional", "kernels"},

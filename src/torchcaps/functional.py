@@ -5,10 +5,13 @@ Letters in shapes: B batch, P parent positions, I children that a position sees,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 __all__ = [
+    "VoteFactors",
     "agreement",
     "common_agreement",
     "commonly_weighted_votes",
@@ -138,3 +141,26 @@ def log_odds(probability: Tensor) -> Tensor:
         return log_odds(probability.float()).to(probability.dtype)
     margin = torch.finfo(probability.dtype).eps
     return probability.clamp(margin, 1 - margin).logit()
+
+
+@dataclass(frozen=True)
+class VoteFactors:
+    """Votes as the product of poses and weights, V = M W + offset, for routings that never store the votes.
+
+    Shapes: ``poses`` (B, C, p, q) and ``activation`` (B, C), or None, of all children; ``weight`` (N, q, q', J);
+    ``child_index`` (P, I), the child in each slot; ``weight_index`` (I,), the weight of each slot; ``offset`` (I, p*q')
+    is added to the votes, (0, p*q') if there is none.
+    """
+
+    poses: Tensor
+    activation: Tensor | None
+    weight: Tensor
+    child_index: Tensor
+    weight_index: Tensor
+    offset: Tensor
+
+    def votes(self) -> Tensor:
+        """Multiply out: votes (B, P, I, J, p*q')."""
+        seen = self.poses[:, self.child_index]  # (B, P, I, p, q)
+        votes = torch.einsum("bpirq,iqsj->bpijrs", seen, self.weight[self.weight_index]).flatten(4)
+        return votes + self.offset.unsqueeze(1) if len(self.offset) else votes

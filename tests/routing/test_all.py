@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.functional import squash
 from torchcaps.routing import RoutingRecord, routings
 from torchcaps.routing.base import LayerShape
@@ -43,3 +44,17 @@ def test_compiles_in_one_graph(record: RoutingRecord) -> None:
     compiled = torch.compile(pose, fullgraph=True, backend="aot_eager")
     results = [(found, *torch.autograd.grad(found.square().sum(), votes)) for found in (compiled(votes), pose(votes))]
     torch.testing.assert_close(results[0], results[1])
+
+
+@each_routing
+def test_plain_votes_give_the_same_without_positions(record: RoutingRecord) -> None:
+    routing = record.build(LayerShape(positions=1, children=6, parents=3, size=4, activations=True))
+    votes = torch.randn(2, 6, 3, 4)
+    activation = torch.rand(2, 6) if record.needs_activation else None
+    plain = routing(votes, activation, nonlinearity=torch.tanh)
+    full = routing(votes.unsqueeze(1), None if activation is None else activation.unsqueeze(1), nonlinearity=torch.tanh)
+    assert torch.equal(plain.pose, full.pose.squeeze(1))
+    assert (plain.activation is None) == (full.activation is None)
+    assert all(couplings.shape == (2, 6, 3) for couplings in plain.couplings)
+    with pytest.raises(TorchcapsError, match=r"built for votes \(P, I, J, D\) = \(1, 6, 3, 4\), got \(1, 5, 3, 4\)"):
+        routing(votes[:, :5], None if activation is None else activation[:, :5])

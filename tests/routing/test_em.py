@@ -70,7 +70,7 @@ def test_agrees_with_the_reference(layer: str, options: dict[str, Any], iteratio
     child_index = None if layer == "dense" else CONV.child_index
     seen = torch.arange(12).view(1, 12) if child_index is None else child_index
     routing = em(votes, iterations=iterations, **options)
-    got = route(routing, votes, activation, child_index, trace=True)
+    got = route(routing, votes, activation, child_index)
     pose, active, assignment = by_the_book(routing, votes, activation, seen)
     torch.testing.assert_close(got.pose, pose, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(got.activation, active, rtol=1e-5, atol=1e-6)
@@ -139,7 +139,7 @@ def test_finite_for_any_finite_input(
     routing = EMRouting(
         LayerShape(4, 18, 3, 4, activations=True), iterations=iterations, activation=activation, **options
     )
-    routed = route(routing, votes, child, CONV.child_index, trace=True)
+    routed = route(routing, votes, child, CONV.child_index)
     assert routed.activation is not None
     (routed.pose.tanh().sum() + routed.activation.sum()).backward()
     for tensor in (routed.pose, routed.activation, *routed.couplings, votes.grad, child.grad):

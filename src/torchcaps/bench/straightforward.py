@@ -113,7 +113,6 @@ class WideDynamicRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
         logits = torch.zeros_like(votes)  # (B, P, I, J, D)
         for iteration in range(self.iterations):
@@ -144,7 +143,6 @@ class WideEMRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
         assert activation is not None  # the base has looked
         inner, size = self.inner, votes.shape[4]

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchcaps.functional import VoteFactors
 from torchcaps.kernels.dispatch import fused_is_chosen, runs_compiled
-from torchcaps.kernels.factors import VoteFactors
 from torchcaps.kernels.numba_support import on_threads
 
 Nonlinearity = Callable[[Tensor], Tensor]

@@ -125,7 +125,6 @@ class CapsuleLayer(nn.Module):
             seen,
             child_index=self.transform.child_index,
             nonlinearity=self.nonlinearity,
-            trace=couplings is not None,
         )
         if couplings is not None:
             couplings.extend(routed.couplings)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.kernels.factors import VoteFactors
+from torchcaps.functional import VoteFactors
 from torchcaps.routing.base import LayerShape
 
 

@@ -57,14 +57,13 @@ class AttentionRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
         batch, positions, children, parents, size = votes.shape
         per_parent = votes.permute(3, 0, 1, 2, 4).reshape(parents, batch * positions, children * size)  # (J, B*P, I*D)
         logits = torch.bmm(per_parent, self.kernel.to(votes.dtype))  # (J, B*P, I)
         shares = (logits / self.temperature).softmax(2)
         couplings = shares.view(parents, batch, positions, children).permute(1, 2, 3, 0)  # (B, P, I, J)
-        return Routed(weighted_votes(couplings, votes), couplings=[couplings] if trace else [])
+        return Routed(weighted_votes(couplings, votes), couplings=[couplings])
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}"

@@ -70,12 +70,11 @@ class DiscriminativeRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
         # A copy, because the backward pass may come after an ascent step.
         couplings = self.couplings.to(votes.dtype, copy=True)
         pose = commonly_weighted_votes(couplings, votes)
-        return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)] if trace else [])
+        return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)])
 
     @torch.no_grad()
     def after_step(self, votes: Tensor, slope: Tensor) -> None:

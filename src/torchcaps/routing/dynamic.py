@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.functional import agreement, softmax_over_parents, weighted_votes
+from torchcaps.functional import VoteFactors, agreement, softmax_over_parents, weighted_votes
 from torchcaps.kernels.dynamic import fused_dynamic_applies, fused_dynamic_routing
-from torchcaps.kernels.factors import VoteFactors
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, check_iterations, routings
 
 
@@ -42,7 +41,6 @@ class DynamicRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
         return route_plainly(votes, self.iterations, child_index, nonlinearity)
 

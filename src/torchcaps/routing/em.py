@@ -35,9 +35,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.functional import softmax_over_parents
+from torchcaps.functional import VoteFactors, softmax_over_parents
 from torchcaps.kernels.em import Schedule, fused_em, fused_em_applies
-from torchcaps.kernels.factors import VoteFactors
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, check_iterations, routings
 
 ACTIVATIONS = ("mdl", "mixing")
@@ -102,7 +101,6 @@ class EMRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
         if activation is None:
             raise TorchcapsError("EM routing needs the children's activations (B, P, I), got none")

@@ -40,11 +40,10 @@ class TrainableRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
         couplings = self.couplings.to(votes.dtype)
         pose = commonly_weighted_votes(couplings, votes)
-        return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)] if trace else [])
+        return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)])
 
 
 routings.add(

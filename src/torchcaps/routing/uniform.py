@@ -25,10 +25,10 @@ class UniformRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
-        if child_index is None and not trace:
-            return Routed(votes.sum(2) / votes.shape[3])
+        if child_index is None:
+            couplings = votes.new_full((), 1 / votes.shape[3]).expand(votes.shape[:4])
+            return Routed(votes.sum(2) / votes.shape[3], couplings=[couplings])
         couplings = softmax_over_parents(votes.new_zeros(votes.shape[:4]), child_index)
         return Routed(weighted_votes(couplings, votes), couplings=[couplings])
 
