@@ -30,7 +30,7 @@ def test_record_is_complete(record: DatasetRecord) -> None:
         algorithm, value = file.checksum.split(":")
         assert len(value) == {"sha256": 64, "sha1": 40, "md5": 32}[algorithm]
         assert file.size > 0
-    assert bool(record.files) == bool(record.sources)
+    assert bool(record.files) == bool(record.sources) or record.folder == "smallnorb-jpeg", "which users bring along"
 
 
 def test_the_papers_sets_are_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -224,7 +225,7 @@ def test_splits_by_viewpoint(shared_cache: Path, factor: str) -> None:
 def test_every_smallnorb_dataset_has_its_stand_in() -> None:
     for name in datasets.names():
         if name.startswith("smallnorb"):
-            record, stand_in = datasets.get(name), datasets.get(name.replace("smallnorb", "turntable"))
+            record, stand_in = datasets.get(name), datasets.get(re.sub("smallnorb(-jpeg)?", "turntable", name))
             assert (record.shape, record.splits, record.crop) == (stand_in.shape, stand_in.splits, stand_in.crop)
             assert record.class_names == stand_in.class_names == CATEGORIES
             assert record.augmentation == stand_in.augmentation

@@ -30,7 +30,7 @@ def take_stock(record: DatasetRecord) -> Stock:
         paths = [path for file in record.files if (path := locate(folder, file.name))]
         if len(paths) == len(record.files):
             return Stock(HERE, folder, sum(path.stat().st_size for path in paths))
-    return Stock(TO_FETCH, None, 0)
+    return Stock(TO_FETCH if record.sources else BY_HAND, None, 0)
 
 
 def fetch(record: DatasetRecord) -> Path:

@@ -1,12 +1,20 @@
-"""smallNORB: photographs of 50 toys, stereo pairs. https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"""
+"""smallNORB: photographs of 50 toys, stereo pairs. https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/
+
+Two forms with the same order, labels and factors: ``smallnorb`` reads the official files, ``smallnorb-jpeg`` the same
+pictures as JPEG files in two zip archives beside the official label files. smallNORB is for research use: torchcaps
+ships no picture of it.
+"""
 
 from __future__ import annotations
 
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from torchcaps.data.base import DatasetRecord, MemoryImages
+from torchcaps.data.base import DatasetRecord, MemoryImages, datasets, pieces
 from torchcaps.data.datasets.viewpoints import (
     AUGMENTATION,
     CATEGORIES,
@@ -20,8 +28,10 @@ from torchcaps.data.datasets.viewpoints import (
 from torchcaps.data.io.cache import Tensors, cached
 from torchcaps.data.io.download import File, data_cache, locate, obtain
 from torchcaps.data.io.formats import read_matrix
+from torchcaps.data.io.pictures import decode_square
 from torchcaps.data.io.sources import Mirror
 from torchcaps.errors import TorchcapsError
+from torchcaps.progress import progress_bar
 
 STEMS = {
     "train": "smallnorb-5x46789x9x18x6x2x96x96-training",
@@ -69,25 +79,28 @@ FILES = (
 SOURCES = (Mirror("https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"),)
 
 
-def read_toys(folder: Path, stem: str) -> Tensors:
-    """Read the three files of one split, pixels halved. Factors as degrees and numbers, not as NORB's codes."""
-    parts = {kind: f"{stem}-{kind}.mat.gz" for kind in ("dat", "cat", "info")}
+JPEG_SIDE = 96
+JPEG_FILES = (
+    File("train.zip", 52_840_323, "sha256:f543d4d0ddee5d8ff677ff2be175f5e4d42844ffa69ac9df2caa51cabff36cd9"),
+    File("test.zip", 52_466_807, "sha256:fcedf04423ce7fc0f033f1cc1c4a36d7afb5b7108c8fb6b66c9d939611ecd5e1"),
+    *(replace(file, packed="") for file in FILES if "-dat." not in file.name),  # compressed anew
+)
+
+
+def read_factors(folder: Path, stem: str) -> Tensors:
+    """Read the two label files of one split. Factors in degrees and counts, not as NORB's codes."""
+    parts = {kind: f"{stem}-{kind}.mat.gz" for kind in ("cat", "info")}
     paths = {kind: locate(folder, name) or folder / name for kind, name in parts.items()}
-    images, labels, info = (read_matrix(paths[kind], sizes) for kind, sizes in (("dat", 4), ("cat", 1), ("info", 2)))
-    if images.dtype != torch.uint8 or images.shape[1] != 2 or images.shape[2] % 2 or images.shape[3] % 2:
-        raise TorchcapsError(
-            f"{paths['dat']}: expected bytes (N, 2, 96, 96), found {tuple(images.shape)} {images.dtype}"
-        )
-    if info.shape[1] != 4 or not len(images) == len(labels) == len(info):
-        counts = f"{len(images)} images, {len(labels)} categories, {tuple(info.shape)} factors"
-        raise TorchcapsError(f"the files of {stem} do not belong together: {counts}")
+    labels, info = read_matrix(paths["cat"], 1), read_matrix(paths["info"], 2)
+    if info.shape[1] != 4 or len(labels) != len(info):
+        counts = f"{len(labels)} categories, {tuple(info.shape)} factors"
+        raise TorchcapsError(f"the label files of {stem} do not belong together: {counts}")
     limits = torch.tensor([9, 8, 34, 5])
     if bool((info < 0).any() or (info > limits).any()):
         raise TorchcapsError(f"{paths['info']}: a factor is out of range (instance, elevation, azimuth, lighting)")
     if bool((labels < 0).any() or (labels >= len(CATEGORIES)).any()):
         raise TorchcapsError(f"{paths['cat']}: categories must be 0 to {len(CATEGORIES) - 1}")
     return {
-        "images": halve(images),
         "labels": labels,
         "instance": info[:, 0],
         "elevation": 30 + 5 * info[:, 1],
@@ -96,14 +109,68 @@ def read_toys(folder: Path, stem: str) -> Tensors:
     }
 
 
+def read_toys(folder: Path, stem: str) -> Tensors:
+    """Read the three official files of one split, pixels halved."""
+    factors = read_factors(folder, stem)
+    path = locate(folder, f"{stem}-dat.mat.gz") or folder / f"{stem}-dat.mat.gz"
+    images = read_matrix(path, 4)
+    if images.dtype != torch.uint8 or images.shape[1] != 2 or images.shape[2] % 2 or images.shape[3] % 2:
+        raise TorchcapsError(f"{path}: expected bytes (N, 2, 96, 96), found {tuple(images.shape)} {images.dtype}")
+    if len(images) != len(factors["labels"]):
+        raise TorchcapsError(
+            f"the files of {stem} do not belong together: {len(images)} images, {len(factors['labels'])} categories"
+        )
+    return {"images": halve(images), **factors}
+
+
+def decode_jpeg(archive: zipfile.ZipFile, name: str) -> Tensor:
+    """One picture of an archive as bytes (1, 96, 96)."""
+    if archive.getinfo(name).file_size > JPEG_SIDE**2:
+        raise TorchcapsError(f"{name} has more bytes than its {JPEG_SIDE}x{JPEG_SIDE} pixels: no JPEG of smallNORB")
+    return decode_square(archive.read(name), size=JPEG_SIDE, grey=True, formats=("JPEG",), most_pixels=JPEG_SIDE**2)
+
+
+def read_jpegs(folder: Path, split: str) -> Tensors:
+    """Read the JPEG pictures of one split, pixels halved, and compare their names with the label files."""
+    factors = read_factors(folder, STEMS[split])
+    categories, instances = factors["labels"].tolist(), factors["instance"].tolist()
+    names = [
+        f"{index:06}_{CATEGORIES[category]}_{instance:02}_{camera}.jpg"
+        for index, (category, instance) in enumerate(zip(categories, instances, strict=True))
+        for camera in ("lt", "rt")
+    ]
+    path = folder / f"{split}.zip"
+    images = torch.empty(len(names), 1, SIZE, SIZE, dtype=torch.uint8)
+    with zipfile.ZipFile(path) as archive, progress_bar(f"decoding smallNORB {split}", len(names)) as advance:
+        if sorted(archive.namelist()) != sorted(names):
+            raise TorchcapsError(f"{path}: expected the {len(names)} pictures that the label files describe")
+        for chunk in pieces(len(names), 1000):
+            pictures = [decode_jpeg(archive, name) for name in names[chunk]]
+            images[chunk] = halve(torch.stack(pictures))
+            advance(len(pictures))
+    return {"images": images.view(-1, 2, SIZE, SIZE), **factors}
+
+
 def open_smallnorb(split: str) -> MemoryImages:
-    """One split of smallNORB at 48x48; kept at that size after the first time."""
+    """One split of smallNORB at 48x48, cached at that size."""
 
     def make() -> Tensors:
         needed = [file for file in FILES if file.name.startswith(STEMS[split])]
         return read_toys(obtain("smallnorb", FILES, SOURCES, needed=needed), STEMS[split])
 
     return as_image_set(cached(data_cache() / "smallnorb" / f"{split}-{SIZE}.safetensors", STEMS[split], make))
+
+
+def open_smallnorb_jpeg(split: str) -> MemoryImages:
+    """One split of smallNORB from JPEG pictures at 48x48, cached at that size."""
+    pictures = next(file for file in JPEG_FILES if file.name == f"{split}.zip")
+
+    def make() -> Tensors:
+        needed = [pictures, *(file for file in JPEG_FILES if file.name.startswith(STEMS[split]))]
+        return read_jpegs(obtain("smallnorb-jpeg", JPEG_FILES, (), needed=needed), split)
+
+    path = data_cache() / "smallnorb-jpeg" / f"{split}-{SIZE}.safetensors"
+    return as_image_set(cached(path, pictures.checksum, make))
 
 
 add_viewpoint_records(
@@ -123,4 +190,16 @@ add_viewpoint_records(
         crop=CROP,
     ),
     open_smallnorb,
+)
+add_viewpoint_records(
+    replace(
+        datasets.get("smallnorb"),
+        name="smallnorb-jpeg",
+        description="smallNORB from JPEG pictures that a user has",
+        open=open_smallnorb_jpeg,
+        files=JPEG_FILES,
+        sources=(),
+        folder="smallnorb-jpeg",
+    ),
+    open_smallnorb_jpeg,
 )
