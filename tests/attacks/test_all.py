@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.attacks.small import SmallCapsules, SmallNet, answered, glyphs, quick, trained
+from tests.helpers.small_models import SmallCapsules, SmallNet, answered, glyphs, quick, trained
 from torchcaps.attacks import Attack, AttackRecord, attacks, create_attack
 from torchcaps.attacks.model_wrapper import ModelWrapper
 from torchcaps.attacks.norms import NORMS

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.attacks.small import SmallCapsules, SmallNet, answered, glyphs, trained
+from tests.helpers.small_models import SmallCapsules, SmallNet, answered, glyphs, trained
 from torchcaps.attacks import create_attack
 from torchcaps.attacks.norms import NORMS
 from torchcaps.attacks.square import Square, _squares

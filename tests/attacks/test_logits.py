@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.attacks.small import SmallCapsules, SmallNet
+from tests.helpers.small_models import SmallCapsules, SmallNet
 from torchcaps.attacks.logits import select_views, views
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Output, create_model

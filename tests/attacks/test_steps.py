@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.attacks.small import SmallCapsules, SmallNet, answered
+from tests.helpers.small_models import SmallCapsules, SmallNet, answered
 from tests.reference import attacks as reference
 from torchcaps.attacks import Attack, create_attack
 from torchcaps.attacks.logits import View, views

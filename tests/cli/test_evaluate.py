@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from tests.cli.test_explain import Typed, typed  # noqa: F401  (the fixture)
 
 SMALL = ["--data", "glyphs", "--train-images", "200", "--test-images", "60", "--device", "cpu", "--epochs", "2"]

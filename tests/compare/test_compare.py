@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.compare import ComparisonResults, ComparisonRun, run_comparison, write_report
 from torchcaps.compare.table import COLUMNS, SUSPECT_MARK, robustness_columns, table_cells
 from torchcaps.data import MemoryImages, datasets, load_dataset

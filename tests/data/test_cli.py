@@ -10,7 +10,7 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
-from tests.data import writers
+from tests.helpers import dataset_files
 from torchcaps.cli.data import data_app, datasets_command, in_short
 from torchcaps.data import datasets
 from torchcaps.errors import TorchcapsError
@@ -49,7 +49,7 @@ def test_counts_in_short() -> None:
 
 
 def test_list_says_where_files_lie(tmp_path: Path) -> None:
-    writers.write_digits(tmp_path / "own" / "mnist")
+    dataset_files.write_digits(tmp_path / "own" / "mnist")
     rows = {row["name"]: row for row in json.loads(run("data", "list", "--json"))}
     assert rows["mnist"]["state"] == "here"
     assert rows["mnist"]["folder"] == str(tmp_path / "own" / "mnist")
@@ -59,7 +59,7 @@ def test_list_says_where_files_lie(tmp_path: Path) -> None:
 
 
 def test_verify_names_what_is_wrong(tmp_path: Path) -> None:
-    writers.write_digits(tmp_path / "own" / "mnist")  # in the right format, but not the originals
+    dataset_files.write_digits(tmp_path / "own" / "mnist")  # in the right format, but not the originals
     with pytest.raises(TorchcapsError, match="1 of 1 datasets are not intact"):
         run("data", "verify", "mnist")
     with pytest.raises(TorchcapsError, match="not intact"):

@@ -16,7 +16,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.data import writers
+from tests.helpers import dataset_files
 from torchcaps.data.datasets.affnist import read_affnist
 from torchcaps.data.datasets.cifar10 import read_records
 from torchcaps.data.datasets.mnist import read_split
@@ -34,16 +34,16 @@ AFFNIST = {
 
 # name: (a good file's bytes, the reader)
 READERS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
-    "idx": (writers.idx_bytes(PICTURES), lambda path: read_idx(path, 3)),
-    "idx.gz": (gzip.compress(writers.idx_bytes(PICTURES)), lambda path: read_idx(path, 3)),
-    "matrix": (writers.matrix_bytes(PICTURES[None].copy()), lambda path: read_matrix(path, 4)),
-    "matrix.gz": (gzip.compress(writers.matrix_bytes(PICTURES[None].copy())), lambda path: read_matrix(path, 4)),
+    "idx": (dataset_files.idx_bytes(PICTURES), lambda path: read_idx(path, 3)),
+    "idx.gz": (gzip.compress(dataset_files.idx_bytes(PICTURES)), lambda path: read_idx(path, 3)),
+    "matrix": (dataset_files.matrix_bytes(PICTURES[None].copy()), lambda path: read_matrix(path, 4)),
+    "matrix.gz": (gzip.compress(dataset_files.matrix_bytes(PICTURES[None].copy())), lambda path: read_matrix(path, 4)),
     "cifar.bin": (
-        writers.cifar_bytes(np.array([1, 9]), numbers.integers(0, 256, (2, 3, 32, 32)).astype("u1")),
+        dataset_files.cifar_bytes(np.array([1, 9]), numbers.integers(0, 256, (2, 3, 32, 32)).astype("u1")),
         lambda path: read_records([path]),
     ),
-    "affnist.mat": (writers.mat_bytes("affNISTdata", AFFNIST), read_affnist),
-    "plain.mat": (writers.mat_bytes("affNISTdata", AFFNIST, packed=False), read_affnist),
+    "affnist.mat": (dataset_files.mat_bytes("affNISTdata", AFFNIST), read_affnist),
+    "plain.mat": (dataset_files.mat_bytes("affNISTdata", AFFNIST, packed=False), read_affnist),
 }
 
 
@@ -124,7 +124,7 @@ def test_random_bytes_are_refused(name: str, tmp_path: Path, content: bytes) -> 
 
 def huge_headers() -> dict[str, tuple[bytes, Callable[[Path], object]]]:
     most = (1 << 31) - 1
-    element = writers.element
+    element = dataset_files.element
     matrix = (
         element("<", 6, struct.pack("<II", 2, 0))
         + element("<", 5, struct.pack("<2i", 1, 1))
@@ -172,22 +172,22 @@ def test_hostile_header_costs_no_memory(name: str, tmp_path: Path) -> None:
 
 
 def test_idx_content(tmp_path: Path) -> None:
-    path = writers.pack(tmp_path / "a.gz", writers.idx_bytes(PICTURES))
+    path = dataset_files.pack(tmp_path / "a.gz", dataset_files.idx_bytes(PICTURES))
     assert torch.equal(read_idx(path, 3), torch.from_numpy(PICTURES))
 
 
 def test_idx_of_another_dimension_is_refused(tmp_path: Path) -> None:
-    path = writers.pack(tmp_path / "a", writers.idx_bytes(PICTURES))
+    path = dataset_files.pack(tmp_path / "a", dataset_files.idx_bytes(PICTURES))
     with pytest.raises(TorchcapsError, match="0 0 8 1, found 0 0 8 3"):
         read_idx(path, 1)
 
 
 def test_labels_of_digits_are_checked(tmp_path: Path) -> None:
-    writers.write_digits(tmp_path)
-    writers.pack(tmp_path / "train-labels-idx1-ubyte.gz", writers.idx_bytes(np.full(60, 10)))
+    dataset_files.write_digits(tmp_path)
+    dataset_files.pack(tmp_path / "train-labels-idx1-ubyte.gz", dataset_files.idx_bytes(np.full(60, 10)))
     with pytest.raises(TorchcapsError, match="labels run from 10 to 10, but there are 10 classes"):
         read_split("train", tmp_path, tuple("0123456789"))
-    writers.pack(tmp_path / "train-labels-idx1-ubyte.gz", writers.idx_bytes(np.zeros(59)))
+    dataset_files.pack(tmp_path / "train-labels-idx1-ubyte.gz", dataset_files.idx_bytes(np.zeros(59)))
     with pytest.raises(TorchcapsError, match="60 images but 59 labels"):
         read_split("train", tmp_path, tuple("0123456789"))
 
@@ -196,7 +196,7 @@ def test_cifar_planes(tmp_path: Path) -> None:
     image = np.zeros((3, 32, 32), dtype="u1")
     image[0, 0, 1], image[1, 2, 0], image[2, 31, 31] = 10, 20, 30
     path = tmp_path / "a.bin"
-    path.write_bytes(writers.cifar_bytes(np.array([4]), image[None]))
+    path.write_bytes(dataset_files.cifar_bytes(np.array([4]), image[None]))
     images = read_records([path, path])
     assert len(images) == 2
     batch = images.batch(torch.tensor([1]))
@@ -206,7 +206,7 @@ def test_cifar_planes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_toys(tmp_path: Path, packed: bool) -> None:
-    arrays = writers.write_toys(tmp_path, "toys", packed=packed)
+    arrays = dataset_files.write_toys(tmp_path, "toys", packed=packed)
     found = read_toys(tmp_path, "toys")
     assert found["labels"].tolist() == arrays["cat"].tolist()
     assert found["azimuth"].tolist() == [20 * (number % 18) for number in range(12)]
@@ -229,8 +229,8 @@ def test_toys(tmp_path: Path, packed: bool) -> None:
     ],
 )
 def test_toys_that_do_not_fit_are_refused(tmp_path: Path, kind: str, array: np.ndarray, message: str) -> None:
-    writers.write_toys(tmp_path, "toys")
-    writers.pack(tmp_path / f"toys-{kind}.mat.gz", writers.matrix_bytes(array))
+    dataset_files.write_toys(tmp_path, "toys")
+    dataset_files.pack(tmp_path / f"toys-{kind}.mat.gz", dataset_files.matrix_bytes(array))
     with pytest.raises(TorchcapsError, match=message):
         read_toys(tmp_path, "toys")
 
@@ -240,7 +240,7 @@ def test_toys_that_do_not_fit_are_refused(tmp_path: Path, kind: str, array: np.n
 def test_matlab_struct(tmp_path: Path, order: str, packed: bool) -> None:
     fields = {"image": PICTURES[0], "other": np.array([[1.5, -2.0]]), "few": np.array([[7, 300]]).astype("u2")}
     path = tmp_path / "a.mat"
-    path.write_bytes(writers.mat_bytes("thing", fields, order=order, packed=packed))
+    path.write_bytes(dataset_files.mat_bytes("thing", fields, order=order, packed=packed))
     found = read_struct(path, "thing", ("image", "few", "other"))
     assert torch.equal(found["image"], torch.from_numpy(PICTURES[0]))
     assert found["few"].tolist() == [[7, 300]]
@@ -265,7 +265,9 @@ def test_affnist_columns_become_images(tmp_path: Path) -> None:
     image = np.zeros((40, 40), dtype="u1")
     image[3, 17] = 200  # row 3, column 17
     path.write_bytes(
-        writers.mat_bytes("affNISTdata", {"image": image.reshape(-1, 1, order="F"), "label_int": np.array([[5.0]])})
+        dataset_files.mat_bytes(
+            "affNISTdata", {"image": image.reshape(-1, 1, order="F"), "label_int": np.array([[5.0]])}
+        )
     )
     batch = read_affnist(path).batch(torch.tensor([0]))
     assert batch.labels.tolist() == [5]
@@ -275,5 +277,5 @@ def test_affnist_columns_become_images(tmp_path: Path) -> None:
 def test_names_of_fields_make_no_long_sentence(tmp_path: Path) -> None:
     fields = {f"{number:03}" + "x" * 20: np.zeros((1, 1), "u1") for number in range(200)}
     path = tmp_path / "long.mat"
-    path.write_bytes(writers.mat_bytes("affNISTdata", fields, packed=False))
+    path.write_bytes(dataset_files.mat_bytes("affNISTdata", fields, packed=False))
     refused(read_affnist, path)

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from PIL import Image
 
-from tests.demo.browser import FLAGS, find_chromium
 from tests.demo.conftest import running
-from tests.train import tiny  # noqa: F401  (registers the model)
+from tests.helpers import tiny_model  # noqa: F401  (registers the model)
+from tests.helpers.browser import FLAGS, find_chromium
 from torchcaps.demo.app import create_app
 from torchcaps.demo.served import ServedModel, load_run_models
 from torchcaps.demo.server import is_loopback

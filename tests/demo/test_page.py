@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.demo.browser import FLAGS, find_chromium
+from tests.helpers.browser import FLAGS, find_chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw
 
-from tests.docs.blocks import ROOT
+from tests.helpers.doc_blocks import ROOT
 from torchcaps.attacks import attacks
 from torchcaps.data import datasets
 from torchcaps.losses import losses

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.docs.blocks import ROOT
+from tests.helpers.doc_blocks import ROOT
 
 API = ROOT / "docs" / "api"
 pytestmark = pytest.mark.skipif(not API.is_dir(), reason="only a clone has the documentation")

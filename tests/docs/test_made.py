@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.docs.blocks import ROOT
-from tests.reproduce.made_up import ENVIRONMENT
+from tests.helpers.doc_blocks import ROOT
+from tests.helpers.synthetic_results import ENVIRONMENT
 from tests.test_imports import MAY_USE
 from torchcaps.files import write_json
 from torchcaps.reproduce.spec import list_papers, load_spec
@@ -31,7 +31,7 @@ def pages() -> Any:
 
 
 def test_pages_say_what_registries_and_results_say() -> None:
-    command = [sys.executable, "-m", "tests.docs.lagging"]
+    command = [sys.executable, "-m", "tests.helpers.stale_pages"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout) == {"parts": [], "papers": [], "without page": []}, AGAIN

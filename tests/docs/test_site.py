@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.blocks import ROOT
+from tests.helpers.doc_blocks import ROOT
 
 pytest.importorskip("mkdocs", reason="NOT TESTED: the documentation, because mkdocs is missing: pip install '.[docs]'")
 pytestmark = pytest.mark.skipif(not (ROOT / "mkdocs.yml").is_file(), reason="only a clone has the documentation")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.docs.blocks import PAGES, ROOT, Block, blocks_in, inline_commands, typed_pages
-from tests.docs.smaller import NOT_RUN, PROGRAMS, smaller, smaller_python, why_not
+from tests.helpers.doc_blocks import PAGES, ROOT, Block, blocks_in, inline_commands, typed_pages
+from tests.helpers.doc_commands import NOT_RUN, PROGRAMS, smaller, smaller_python, why_not
 from torchcaps.cli.main import app, main
 
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="only a clone has the documentation")

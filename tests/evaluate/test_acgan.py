@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tests.attacks.small import trained
+from tests.helpers.small_models import trained
 from tests.reference import acgan as reference
 from torchcaps.data import load_dataset
 from torchcaps.data.base import as_floats

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from tests.attacks.small import glyphs, trained
 from tests.evaluate.test_sanity import Restless, Rounded
+from tests.helpers.small_models import glyphs, trained
 from torchcaps.attacks import create_attack
 from torchcaps.data import ImageSet, MemoryImages, load_dataset
 from torchcaps.errors import TorchcapsError

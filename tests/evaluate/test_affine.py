@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.attacks.small import SmallNet, trained
+from tests.helpers.small_models import SmallNet, trained
 from tests.reference import robustness as reference
 from tests.reference.data_loops import Picture
 from torchcaps.data import MemoryImages, load_dataset

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.attacks.small import QUICK, trained
+from tests.helpers.small_models import QUICK, trained
 from torchcaps.data import load_dataset
 from torchcaps.evaluate import attack_model, save_evaluation
 from torchcaps.evaluate.figures import acgan_chart, history_curves

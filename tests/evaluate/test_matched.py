@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.clean import reached_target, stop_at_accuracy
 from torchcaps.train import resolve

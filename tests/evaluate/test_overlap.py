@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.attacks.small import trained
+from tests.helpers.small_models import trained
 from tests.reference import robustness as reference
 from torchcaps.data import MemoryImages, load_dataset
 from torchcaps.data.datasets.multimnist import OverlaidDigits

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import Request, evaluate_robustness, save_evaluation
 from torchcaps.evaluate.report import notes, summary_table

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.attacks.small import SmallNet, glyphs, trained
+from tests.helpers.small_models import SmallNet, glyphs, trained
 from torchcaps.evaluate.sanity import (
     GradientMeasure,
     check_black_box,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.attacks.small import SmallNet
+from tests.helpers.small_models import SmallNet
 from tests.reference import robustness as reference
 from torchcaps.data import MemoryImages, datasets
 from torchcaps.data.datasets.viewpoints import FAMILIAR, split_by_viewpoint

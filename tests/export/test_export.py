@@ -11,7 +11,7 @@ import torch
 
 import torchcaps
 from tests.conftest import Command
-from tests.train import tiny  # noqa: F401  (registers the model)
+from tests.helpers import tiny_model  # noqa: F401  (registers the model)
 from torchcaps import export
 from torchcaps.errors import TorchcapsError
 from torchcaps.export import DETAILS, export_model

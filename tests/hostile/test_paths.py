@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.train import tiny  # noqa: F401  (registers the model)
+from tests.helpers import tiny_model  # noqa: F401  (registers the model)
 from torchcaps.cli.main import main
 from torchcaps.data.datasets import image_folder
 from torchcaps.data.io import sources

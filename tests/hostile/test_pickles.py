@@ -13,7 +13,7 @@ import torch
 
 import torchcaps
 from tests.fuzz.readers import readers
-from tests.train import tiny  # noqa: F401  (registers the model)
+from tests.helpers import tiny_model  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import RunFolder, fit_run, new_run, resolve
 

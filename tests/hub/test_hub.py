@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
 import torchcaps
-from tests.train import tiny  # noqa: F401  (registers the model)
+from tests.helpers import tiny_model  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.files import read_json

@@ -10,7 +10,7 @@ import torch
 from huggingface_hub import constants
 
 import torchcaps
-from tests.hub.server import Hub, running_hub
+from tests.helpers.hub_server import Hub, running_hub
 from torchcaps.errors import TorchcapsError
 
 NAME = "matrix-capsnet-mnist-laptop"

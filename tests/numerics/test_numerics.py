@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from tests.numerics import __main__ as numerics
 from tests.numerics.stress import KINDS, Stressed, check_edges, draw_images, stress
 from torchcaps.data import Subset

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benchmarks.training_speeds import every_network
 
-from tests.reproduce.small import new_call, small_spec, small_work
+from tests.helpers.small_paper import new_call, small_spec, small_work
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json, write_json
 from torchcaps.reproduce.estimate import Estimator, parse_duration, shipped_machine, shipped_speeds, speed_key

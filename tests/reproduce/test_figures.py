@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.reproduce.made_up import made_spec, write_made
+from tests.helpers.synthetic_results import made_spec, write_made
 from torchcaps.errors import TorchcapsError
 from torchcaps.html import ThemedFigure
 from torchcaps.reproduce.figures import curve_of, table_pictures

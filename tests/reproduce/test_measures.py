@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.reproduce.small_runs import measured, small_run
+from tests.helpers.small_runs import measured, small_run
 from torchcaps.data import MemoryImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run, measure_viewpoints

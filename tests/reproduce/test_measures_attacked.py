@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.reproduce.small_runs import measured, small_run
+from tests.helpers.small_runs import measured, small_run
 from torchcaps.attacks import create_attack
 from torchcaps.data import load_dataset
 from torchcaps.errors import TorchcapsError

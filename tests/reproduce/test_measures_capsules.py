@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.reproduce.small_runs import measured, small_run
+from tests.helpers.small_runs import measured, small_run
 from torchcaps.analysis import measure_alignment, measure_compactness, reconstruct_with, vote_histograms
 from torchcaps.analysis.explanation import sample_images, select_images
 from torchcaps.analysis.perturbation import perturb_dimensions, reconstruction_change

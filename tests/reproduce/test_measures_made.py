@@ -9,7 +9,7 @@ import torch
 
 import torchcaps.reproduce.measures.accuracy as generated
 import torchcaps.reproduce.measures.timed as timed
-from tests.reproduce.small_runs import measured, small_run
+from tests.helpers.small_runs import measured, small_run
 from torchcaps.bench.forms import Subject as Timed
 from torchcaps.bench.timing import Budget
 from torchcaps.data.base import as_floats

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Command
-from tests.reproduce.made_up import made_spec, write_made
+from tests.helpers.synthetic_results import made_spec, write_made
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.jobs import plan
 from torchcaps.reproduce.markdown import write_markdown

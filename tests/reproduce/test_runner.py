@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reproduce.small import new_call, small_spec, small_work
+from tests.helpers.small_paper import new_call, small_spec, small_work
 from torchcaps.files import file_lock
 from torchcaps.reproduce.jobs import Work
 from torchcaps.reproduce.results import CellResult, find_results, read_result
@@ -29,7 +29,7 @@ def run(folder: Path, works: list[Work], **settings: object) -> list[str]:
 
 
 def start_runner(folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.reproduce.runner_process", str(folder), *map(str, arguments)]
+    command = [sys.executable, "-m", "tests.helpers.runner_process", str(folder), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

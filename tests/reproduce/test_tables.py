@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.synthetic_results import made_spec, write_made
 from tests.reference.intervals import TABLE, mean_and_variance
-from tests.reproduce.made_up import made_spec, write_made
 from torchcaps.reproduce.results import gather
 from torchcaps.reproduce.tables import Entry, PrintedTable, as_html, as_markdown, build_table
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reproduce.made_up import made_spec, write_made
+from tests.helpers.synthetic_results import made_spec, write_made
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.intervals import student_quantile
 from torchcaps.reproduce.results import gather

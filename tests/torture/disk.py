@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.helpers.killed_training import kill_before
 from tests.torture.scenarios import compare_runs, make_run, resume, undisturbed
 from tests.torture.victims import FINISHED, REFUSED, Count, Ended, expect, in_process
-from tests.train.killed import kill_before
 from torchcaps.train import RunFolder, fit_run
 
 MOUNT_REFUSED = "not tried: a tmpfs cannot be mounted without the rights of root"

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from tests.reproduce.small import new_call, small_spec, small_work
+from tests.helpers.killed_training import die_in_the_middle_of_writing
+from tests.helpers.small_paper import new_call, small_spec, small_work
 from tests.torture.victims import FINISHED, STOPPED, Count, expect, in_process, until_done
-from tests.train.killed import die_in_the_middle_of_writing
 from torchcaps.data.io.download import File, find, obtain
 from torchcaps.files import UNFINISHED
 from torchcaps.reproduce.results import find_results

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 import torchcaps
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import fit_run, new_run, open_run, resolve
@@ -109,7 +109,7 @@ def test_a_run_without_weights_cannot_be_loaded(tmp_path: Path) -> None:
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path
-import tests.train.tiny
+import tests.helpers.tiny_model
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import fit_run, open_run
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.cli.main import app
 from torchcaps.compare import ComparisonRun, run_comparison
 from torchcaps.data.datasets import image_folder

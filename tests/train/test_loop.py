@@ -9,7 +9,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import torchcaps
-from tests.train.tiny import Tiny
+from tests.helpers.tiny_model import Tiny
 from torchcaps.data import load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Output

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
 from torchcaps.kernels import autotune
@@ -42,7 +42,7 @@ def make(path: Path, name: str, **more: object) -> RunFolder:
 
 
 def train_in_a_process(run: RunFolder, moment: str = "never", number: int = 0, order: str = "pure") -> int:
-    command = [sys.executable, "-m", "tests.train.killed", str(run.path), moment, str(number), order]
+    command = [sys.executable, "-m", "tests.helpers.killed_training", str(run.path), moment, str(number), order]
     return subprocess.run(command, capture_output=True, timeout=120, check=False).returncode
 
 

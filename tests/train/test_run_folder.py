@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.compare import ComparisonRun, run_comparison
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json, write_text

@@ -1,6 +1,8 @@
-"""Screenshots of every panel, in both themes, for desktop and phone: python -m tests.demo.pictures ADDRESS FOLDER
+"""Screenshots of every panel of the demo page, in both themes, at desktop and phone size.
 
-Start the page first: torchcaps demo --no-browser. Look at them after every change of the page.
+Usage: python -m tests.helpers.demo_screenshots ADDRESS FOLDER
+
+Start the page first: torchcaps demo --no-browser. Look at the screenshots after every change to the page.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from tests.demo.browser import FLAGS, find_chromium
+from tests.helpers.browser import FLAGS, find_chromium
 
 PANELS = ("draw", "dimensions", "routing", "transform", "attack", "pairs", "results")
 SCREENS = {"desk": (1280, 900), "telephone": (390, 844)}

@@ -1,4 +1,6 @@
-"""A training process that SIGKILLs itself at a given moment: python -m tests.train.killed FOLDER MOMENT NUMBER ORDER
+"""A training process that sends itself SIGKILL at a given moment.
+
+Usage: python -m tests.helpers.killed_training FOLDER MOMENT NUMBER ORDER
 
 MOMENT: "step" (before step NUMBER), "validation" (the NUMBER-th), "between" (after writing the best weights and
 before writing the checkpoint), "writing" (in the middle of writing a checkpoint) or "never". ORDER: "pure" is the
@@ -15,7 +17,7 @@ from typing import Any
 
 import torch
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.train import checkpoint, fit_run, loop, open_run
 
 

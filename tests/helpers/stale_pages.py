@@ -1,4 +1,4 @@
-"""Say which pages lag behind the registries and result files: python -m tests.docs.lagging
+"""Say which pages lag behind the registries and result files: python -m tests.helpers.stale_pages
 
 In a process of its own, because tests register networks and routings that no page should show.
 """
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.docs.blocks import ROOT
+from tests.helpers.doc_blocks import ROOT
 from torchcaps.models import list_models
 from torchcaps.reproduce.spec import list_papers
 from torchcaps.routing import routings

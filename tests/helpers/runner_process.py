@@ -1,4 +1,4 @@
-"""A runner as a process: python -m tests.reproduce.runner_process FOLDER EPOCHS [STEP]; at STEP it is killed."""
+"""A runner as a process: python -m tests.helpers.runner_process FOLDER EPOCHS [STEP]; at STEP it is killed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from tests.reproduce.small import new_call, small_spec, small_work
-from tests.train.killed import kill_before
+from tests.helpers.killed_training import kill_before
+from tests.helpers.small_paper import new_call, small_spec, small_work
 from torchcaps.reproduce.runner import work_through
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.reproduce.measures import Measured, Subject, measures
 from torchcaps.train import RunFolder, fit_run, new_run, resolve
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.reproduce.jobs import Work, plan
 from torchcaps.reproduce.measures import Measured, MeasureRecord, Subject, measures
 from torchcaps.reproduce.runner import Call, Folders, failures
