@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.data import writers
+from tests.helpers import dataset_files
 from torchcaps.data import datasets, load_dataset
 from torchcaps.data.datasets import smallnorb
 from torchcaps.data.datasets.viewpoints import CATEGORIES
@@ -24,7 +24,7 @@ REAL = Path(os.environ.get("TORCHCAPS_DATA", "")) / "smallnorb-jpeg" / "train.zi
 
 def write_jpegs(folder: Path, *, side: int = 96, swap: bool = False) -> dict[str, np.ndarray]:
     """Label files of twelve pairs, and smooth pictures of them: one gray level for each picture."""
-    arrays = writers.write_toys(folder, smallnorb.STEMS["train"])
+    arrays = dataset_files.write_toys(folder, smallnorb.STEMS["train"])
     with zipfile.ZipFile(folder / "train.zip", "w") as archive:
         for index, (category, (instance, *_)) in enumerate(zip(arrays["cat"], arrays["info"], strict=True)):
             for camera, level in (("lt", 10 * index), ("rt", 10 * index + 5)):
