@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.data import Augmentation, ImageSet, centre_crop, datasets, split_off
+from torchcaps.data import Augmentation, ImageSet, center_crop, datasets, split_off
 from torchcaps.data.turntable import VERSION, open_turntable
 from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
@@ -69,7 +69,7 @@ def accuracy(model: nn.Module, images: ImageSet) -> float:
     right = 0
     for start in range(0, len(images), 500):
         batch = images.batch(torch.arange(start, min(start + 500, len(images))))
-        scores = model(centre_crop(batch.images, RECORD.crop))
+        scores = model(center_crop(batch.images, RECORD.crop))
         right += int((scores.argmax(dim=1) == batch.labels).sum())
     return round(100 * right / len(images), 2)
 

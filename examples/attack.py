@@ -6,7 +6,7 @@ checks failed (hidden gradients, random answers) is not to be trusted, and says 
 
 import argparse
 
-from torchcaps.data import MemoryImages
+from torchcaps.data import TensorImages
 from torchcaps.evaluate import attack_model
 from torchcaps.models import create_model
 from torchcaps.pretrained import load_samples
@@ -21,7 +21,7 @@ def main() -> None:
     given = parser.parse_args()
 
     samples = load_samples("mnist")
-    digits = MemoryImages(samples.images, samples.labels, tuple("0123456789"))
+    digits = TensorImages(samples.images, samples.labels, tuple("0123456789"))
     for name in given.models.split(","):
         model = create_model(name, pretrained="mnist-laptop")
         found = attack_model(

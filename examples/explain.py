@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from torchcaps.analysis.explain import explain
-from torchcaps.data import MemoryImages
+from torchcaps.data import TensorImages
 from torchcaps.models import create_model
 from torchcaps.pretrained import load_samples
 
@@ -22,7 +22,7 @@ def main() -> None:
 
     model = create_model(given.model, pretrained="mnist-laptop")
     samples = load_samples("mnist")
-    digits = MemoryImages(samples.images, samples.labels, model.class_names)
+    digits = TensorImages(samples.images, samples.labels, model.class_names)
     names = [name for name in given.only.split(",") if name]
     report = explain(model, digits, given.out, picture=given.image, only=names, title=f"{given.model} on MNIST")
     for name, found in report["explanations"].items():

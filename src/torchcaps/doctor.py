@@ -17,8 +17,8 @@ import torch
 
 from torchcaps.bench.forms import cxx_compiler, why_not_compiled
 from torchcaps.data import datasets
-from torchcaps.data.inventory import BY_HAND, GENERATED, HERE, TO_FETCH, take_stock
 from torchcaps.data.io.download import data_folders
+from torchcaps.data.registry import BY_HAND, GENERATED, HERE, TO_FETCH, dataset_status
 from torchcaps.environment import package_version, processor_name
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder
@@ -104,7 +104,7 @@ def find_data() -> list[Finding]:
         found.append(Finding("data folder", f"{folder}, {state}", advice))
     states: dict[str, list[str]] = {}
     for record in datasets:
-        states.setdefault(take_stock(record).state, []).append(record.name)
+        states.setdefault(dataset_status(record).state, []).append(record.name)
     remedies = {TO_FETCH: " (torchcaps data get NAME)", BY_HAND: " (torchcaps data get NAME says where to put it)"}
     for state in (HERE, GENERATED, TO_FETCH, BY_HAND):
         if state in states:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.analysis.style import as_rgb, figure_style, figure_text, hide_axes, save_figure
-from torchcaps.data.base import as_floats, pieces
+from torchcaps.data.base import as_floats, chunks
 from torchcaps.data.io.pictures import is_picture, picture_form, read_pictures
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import printable, write_text
@@ -95,7 +95,7 @@ def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Pat
     paths, boundary = list_pictures(pictures)
     answers, broken = list[Answer](), dict[Path, str]()
     with progress_bar("predicting", len(paths)) as advance:
-        for part in pieces(len(paths), AT_ONCE):
+        for part in chunks(len(paths), AT_ONCE):
             read = read_pictures(paths[part], boundary=boundary, size=size, grey=grey)
             pairs = list(zip(paths[part], read, strict=True))
             good = [(path, pixels) for path, pixels in pairs if isinstance(pixels, Tensor)]

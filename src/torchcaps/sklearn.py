@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from torchcaps.data.datasets.tensor_images import HeldImages, held_dataset
+from torchcaps.data import TensorImages, datasets
 from torchcaps.errors import TorchcapsError, need_extra
 from torchcaps.models import Model, create_model
 from torchcaps.progress import silence
@@ -192,13 +192,13 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         layout = find_layout(samples, self.image_shape)
         self.layout_ = enlarge(layout, self.model, len(self.classes_), self.size, self.options or {})
         names = tuple(map(str, self.classes_))
-        self.model_ = self._train(HeldImages(self.layout_.images(samples), torch.from_numpy(labels).long(), names))
+        self.model_ = self._train(TensorImages(self.layout_.images(samples), torch.from_numpy(labels).long(), names))
         return self
 
-    def _train(self, images: HeldImages) -> Model:
+    def _train(self, images: TensorImages) -> Model:
         """A network trained in a folder that is gone afterwards; the caller's random numbers stay as they are."""
         with (
-            held_dataset(images) as name,
+            datasets.temporary(images) as name,
             tempfile.TemporaryDirectory(prefix="torchcaps-") as folder,
             torch.random.fork_rng(devices=[]),
             silence(not self.verbose),

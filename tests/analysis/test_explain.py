@@ -12,16 +12,16 @@ from PIL import Image
 
 from torchcaps.analysis.explain import EXPLANATIONS, explain
 from torchcaps.analysis.explanation import read_image, select_images
-from torchcaps.data import MemoryImages, load_dataset
+from torchcaps.data import TensorImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 
 SMALL = {"size": "laptop", "filters": 8, "types": 2, "hidden": (16, 16)}
 
 
-def coloured(count: int = 12, channels: int = 3, size: int = 32, classes: int = 3) -> MemoryImages:
+def coloured(count: int = 12, channels: int = 3, size: int = 32, classes: int = 3) -> TensorImages:
     images = torch.randint(0, 256, (count, channels, size, size), dtype=torch.uint8)
-    return MemoryImages(images, torch.arange(count) % classes, tuple("abcdefghij"[:classes]))
+    return TensorImages(images, torch.arange(count) % classes, tuple("abcdefghij"[:classes]))
 
 
 def test_a_capsule_model_is_explained(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.compare import ComparisonResults, ComparisonRun, run_comparison, write_report
 from torchcaps.compare.table import COLUMNS, SUSPECT_MARK, robustness_columns, table_cells
-from torchcaps.data import MemoryImages, datasets, load_dataset
+from torchcaps.data import TensorImages, datasets, load_dataset
 from torchcaps.data.datasets.viewpoints import split_by_viewpoint
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
@@ -31,12 +31,12 @@ def entries(seeds: int = 2, **more: object) -> list[ComparisonRun]:
 SIDES = {"train": 2000, "familiar": 334, "test": 666}
 
 
-def open_sides(split: str) -> MemoryImages:
-    def seen_from(part: str) -> MemoryImages:
+def open_sides(split: str) -> TensorImages:
+    def seen_from(part: str) -> TensorImages:
         whole = load_dataset("glyphs", part)
-        assert isinstance(whole, MemoryImages)
+        assert isinstance(whole, TensorImages)
         azimuths = torch.arange(len(whole)) % 3 * 40
-        return MemoryImages(whole.images, whole.labels, whole.class_names, {"azimuth": azimuths})
+        return TensorImages(whole.images, whole.labels, whole.class_names, {"azimuth": azimuths})
 
     return split_by_viewpoint(seen_from, "azimuth")(split)
 

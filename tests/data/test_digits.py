@@ -9,23 +9,23 @@ import pytest
 import torch
 
 from tests.reference import data_loops
-from torchcaps.data import MemoryImages, datasets, load_dataset, split_off
+from torchcaps.data import TensorImages, datasets, load_dataset, split_off
 from torchcaps.data.datasets.affnist import RANGES, change_digits
 from torchcaps.data.datasets.mnist import FILES
 from torchcaps.data.datasets.multimnist import OverlaidDigits
-from torchcaps.data.io.download import find
+from torchcaps.data.io.download import find_files
 from torchcaps.errors import TorchcapsError
 
 needs_mnist = pytest.mark.skipif(
-    not os.environ.get("TORCHCAPS_DATA") or find("mnist", FILES) is None,
+    not os.environ.get("TORCHCAPS_DATA") or find_files("mnist", FILES) is None,
     reason="MNIST is not in $TORCHCAPS_DATA",
 )
 
 
-def some_digits(count: int = 30, size: int = 28) -> MemoryImages:
+def some_digits(count: int = 30, size: int = 28) -> TensorImages:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(1, 256, (count, 1, size, size), generator=generator).to(torch.uint8)
-    return MemoryImages(images, torch.arange(count) % 10, tuple("0123456789"))
+    return TensorImages(images, torch.arange(count) % 10, tuple("0123456789"))
 
 
 def test_changed_digits_agree_with_loops() -> None:

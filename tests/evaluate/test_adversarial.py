@@ -8,7 +8,7 @@ import torch
 from tests.evaluate.test_sanity import Restless, Rounded
 from tests.helpers.small_models import glyphs, trained
 from torchcaps.attacks import create_attack
-from torchcaps.data import ImageSet, MemoryImages, load_dataset
+from torchcaps.data import ImageSet, TensorImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import attack_model, fast_gradient_curves
 from torchcaps.evaluate.adversarial import default_epsilons
@@ -71,7 +71,7 @@ def test_what_is_missing_is_said_before_anything_is_attacked() -> None:
         attack_model(trained(), images(), ["transfer"])
     with pytest.raises(TorchcapsError, match="'square' knows linf only, not l2"):
         attack_model(trained(), images(), ["square"], norm="l2")
-    both = MemoryImages(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.zeros(4, 2), tuple("0123456789"))
+    both = TensorImages(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.zeros(4, 2), tuple("0123456789"))
     with pytest.raises(TorchcapsError, match="one label per image, got 2"):
         attack_model(trained(), both, ["fgsm"])
 

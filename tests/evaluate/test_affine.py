@@ -6,7 +6,7 @@ import torch
 from tests.helpers.small_models import SmallNet, trained
 from tests.reference import robustness as reference
 from tests.reference.data_loops import Picture
-from torchcaps.data import MemoryImages, load_dataset
+from torchcaps.data import TensorImages, load_dataset
 from torchcaps.data.base import as_floats
 from torchcaps.data.datasets.affnist import change_digits
 from torchcaps.errors import TorchcapsError
@@ -15,9 +15,9 @@ from torchcaps.evaluate.affine import FACTORS, affine_curves, affine_sets
 from torchcaps.evaluate.clean import center_on_canvas, first_images
 
 
-def small_images(count: int = 8) -> MemoryImages:
+def small_images(count: int = 8) -> TensorImages:
     pixels = torch.randint(256, (count, 1, 6, 6), dtype=torch.uint8)
-    return MemoryImages(pixels, torch.randint(5, (count,)), tuple("abcde"))
+    return TensorImages(pixels, torch.randint(5, (count,)), tuple("abcde"))
 
 
 def test_curves_agree_with_pixels_moved_one_by_one() -> None:
@@ -51,7 +51,7 @@ def test_a_trained_model_loses_accuracy_under_change() -> None:
 
 def test_images_changed_in_place_keep_their_size_and_shift_in_proportion() -> None:
     whole = load_dataset("glyphs", "test")
-    assert isinstance(whole, MemoryImages)
+    assert isinstance(whole, TensorImages)
     changed = change_digits(whole, seed=0, side=28)
     assert changed.shape == (1, 28, 28)
     assert 5 < changed.factors["shift_x"].abs().max() <= 8 * 28 / 40
@@ -68,6 +68,6 @@ def test_a_canvas_cuts_off_or_adds_black() -> None:
 
 
 def test_two_labels_are_refused() -> None:
-    both = MemoryImages(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.zeros(4, 2), tuple("0123456789"))
+    both = TensorImages(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.zeros(4, 2), tuple("0123456789"))
     with pytest.raises(TorchcapsError, match="one label per image, got 2"):
         first_images(trained(), both, None)

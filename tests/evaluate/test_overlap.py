@@ -5,7 +5,7 @@ import torch
 
 from tests.helpers.small_models import trained
 from tests.reference import robustness as reference
-from torchcaps.data import MemoryImages, load_dataset
+from torchcaps.data import TensorImages, load_dataset
 from torchcaps.data.datasets.multimnist import OverlaidDigits
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_overlap
@@ -16,7 +16,7 @@ from torchcaps.models import Model, create_model
 
 def overlaid() -> OverlaidDigits:
     digits = load_dataset("glyphs", "test")
-    assert isinstance(digits, MemoryImages)
+    assert isinstance(digits, TensorImages)
     return OverlaidDigits(digits, seed=0, per_digit=1)
 
 

@@ -38,7 +38,7 @@ from tests.fuzz.good import (
 from torchcaps.compare.table import COLUMNS, REQUIRED_FIELDS, quick_robustness, robustness_columns, table_cells
 from torchcaps.data.io import pictures as own_images
 from torchcaps.data.io.cache import cached
-from torchcaps.data.io.download import problem_with
+from torchcaps.data.io.download import check_file
 from torchcaps.data.io.sources import copy_at_most, take_from_tar
 from torchcaps.demo.served import load_run_models
 from torchcaps.errors import TorchcapsError
@@ -89,7 +89,7 @@ def from_archive(take: Callable[[Path, Path], None]) -> Read:
     """Sources are asked through the one function that turns whatever they raise into words."""
 
     def reader(path: Path) -> object:
-        from torchcaps.data.io.download import _take_from
+        from torchcaps.data.io.download import _download_from
 
         class Here:
             label = "here"
@@ -100,7 +100,7 @@ def from_archive(take: Callable[[Path, Path], None]) -> Read:
         tried: list[str] = []
         target = path.parent / "taken"
         target.mkdir(exist_ok=True)
-        _take_from(Here(), [FILE], target, tried)  # type: ignore[arg-type]
+        _download_from(Here(), [FILE], target, tried)  # type: ignore[arg-type]
         raise TorchcapsError("; ".join(tried))  # its checksum is never right
 
     return reader
@@ -163,7 +163,7 @@ def read_checked(path: Path) -> object:
 
 
 def read_packed(path: Path) -> object:
-    return problem_with(path, FILE)
+    return check_file(path, FILE)
 
 
 def read_kept(path: Path) -> object:
@@ -245,9 +245,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "table of pictures": Reader(
                 "t.csv", b"path,label\na.png,cat\nb.png,dog\n", own_images.list_table, text=True
             ),
-            "verified gz": Reader(
-                "inside.bin.gz", gzip.compress(bytes(600)), refusing(lambda p: problem_with(p, FILE))
-            ),
+            "verified gz": Reader("inside.bin.gz", gzip.compress(bytes(600)), refusing(lambda p: check_file(p, FILE))),
             "tar": Reader(
                 "a.tgz",
                 tar_bytes(),

@@ -24,7 +24,7 @@ from torchcaps.cli.main import main
 from torchcaps.compare import figures
 from torchcaps.compare import report as compare_report
 from torchcaps.compare.job import ComparisonResults
-from torchcaps.data.base import MemoryImages
+from torchcaps.data.base import TensorImages
 from torchcaps.data.io.pictures import list_folder
 from torchcaps.data.preview import contact_sheet
 from torchcaps.errors import TorchcapsError
@@ -106,7 +106,7 @@ def test_confusions_and_learning_curves(tmp_path: Path) -> None:
 def test_reconstructions_are_named(count: int) -> None:
     model = create_model("capsnet", image_size=28, channels=1, classes=4, filters=8, types=2, hidden=(16, 16)).eval()
     model.class_names = (MATH,) * 4
-    images = MemoryImages(torch.zeros(count, 1, 28, 28, dtype=torch.uint8), torch.zeros(count), model.class_names)
+    images = TensorImages(torch.zeros(count, 1, 28, 28, dtype=torch.uint8), torch.zeros(count), model.class_names)
     assert figures.reconstructions(MATH, model, images).light.startswith("data:image/png")
 
 
@@ -118,7 +118,7 @@ def test_least_sure_pictures_and_contact_sheets(tmp_path: Path) -> None:
     model = create_model("convnet-avg", image_size=28, channels=1, classes=2, filters=4)
     answers = tuple(Answer(path, (0.5, 0.5)) for path in paths)
     assert draw_least_sure(model, Predictions((MATH, "b"), answers, {}), tmp_path / "sheet.png") == 2
-    images = MemoryImages(torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.arange(4), NAMES)
+    images = TensorImages(torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.arange(4), NAMES)
     contact_sheet(images, "title\nof two lines \udc80")
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.helpers.small_runs import measured, small_run
-from torchcaps.data import MemoryImages, load_dataset
+from torchcaps.data import TensorImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run, measure_viewpoints
 from torchcaps.evaluate.affine import PLACED, affine_sets
@@ -108,7 +108,7 @@ def test_affine_change_is_measured_on_affnist(run: RunFolder, monkeypatch: pytes
 def test_novel_and_familiar_sides(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     upright = _glyphs("mnist", "test")
     azimuths = {"azimuth": torch.tensor([0, 80, 160, 240]).repeat(250)}
-    seen = MemoryImages(upright.images, upright.labels, upright.class_names, azimuths)
+    seen = TensorImages(upright.images, upright.labels, upright.class_names, azimuths)
     sets = (seen.where(azimuths["azimuth"] < 100), seen.where(azimuths["azimuth"] > 100), "azimuth")
     monkeypatch.setattr("torchcaps.reproduce.measures.accuracy.viewpoint_sets", lambda data: sets)
     wanted = measure_viewpoints(load(run.path), *sets, images_used=100)
@@ -120,10 +120,10 @@ def test_novel_and_familiar_sides(run: RunFolder, monkeypatch: pytest.MonkeyPatc
     assert wanted["novel_error"] != wanted["familiar_error"]
 
 
-def _glyphs(name: str, split: str) -> MemoryImages:
+def _glyphs(name: str, split: str) -> TensorImages:
     """Upright glyphs by the name of MNIST, moved ones by any other."""
     upright = load_dataset("glyphs", split)
-    assert isinstance(upright, MemoryImages)
+    assert isinstance(upright, TensorImages)
     if name == "mnist":
         return upright
-    return MemoryImages(upright.images.roll(5, 3), upright.labels, upright.class_names)
+    return TensorImages(upright.images.roll(5, 3), upright.labels, upright.class_names)

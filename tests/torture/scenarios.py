@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from tests.helpers.killed_training import die_in_the_middle_of_writing
 from tests.helpers.small_paper import new_call, small_spec, small_work
 from tests.torture.victims import FINISHED, STOPPED, Count, expect, in_process, until_done
-from torchcaps.data.io.download import File, find, obtain
+from torchcaps.data.io.download import File, download_files, find_files
 from torchcaps.files import UNFINISHED
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import work_through
@@ -193,10 +193,10 @@ def kill_fetches(folder: Path, kills: int, draw: random.Random, count: Count) ->
     os.environ.pop("TORCHCAPS_DATA", None)
     while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         os.environ["XDG_CACHE_HOME"] = str(folder / f"cache-{count.victims}")
-        fetch = lambda: obtain("made-up", files, [SlowSource(contents)])  # noqa: E731
+        fetch = lambda: download_files("made-up", files, [SlowSource(contents)])  # noqa: E731
         most = min(10, kills - count.kills)
         until_done(fetch, folder / "said", 0.2, most, draw, count)
-        place = find("made-up", files)
+        place = find_files("made-up", files)
         visible = [] if place is None else [path for path in place.iterdir() if not path.name.startswith(".")]
         if place is None or any(path.read_bytes() != contents[path.name] for path in visible):
             count.wrong.append("a fetched file is missing or damaged")

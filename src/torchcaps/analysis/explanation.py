@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from torchcaps.data import Batch, ImageSet, centre_crop
+from torchcaps.data import Batch, ImageSet, center_crop
 from torchcaps.data.base import as_floats
 from torchcaps.data.io.pictures import picture_form, read_picture
 from torchcaps.data.preview import spread
@@ -44,7 +44,7 @@ def images_for_model(model: Model, images: ImageSet, indices: Tensor) -> Batch:
             f"the model was built for images {model.image_shape} (channels, height, width), and the dataset has "
             f"{tuple(batch.images.shape[1:])}: choose a dataset with images of that size"
         )
-    seen = centre_crop(batch.images, height) if batch.images.shape[2] > height else batch.images
+    seen = center_crop(batch.images, height) if batch.images.shape[2] > height else batch.images
     return Batch(seen, batch.labels)
 
 

@@ -15,7 +15,7 @@ from torchcaps.attacks.logits import STRONGEST, View, select_views
 from torchcaps.attacks.model_wrapper import BudgetExhausted, ModelWrapper, QueryBudget, frozen_eval
 from torchcaps.attacks.norms import choose_norm
 from torchcaps.attacks.result import AttackResult, AttackState, BatchResult, merge_results
-from torchcaps.data.base import pieces
+from torchcaps.data.base import chunks
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
@@ -110,7 +110,7 @@ class Attack(ABC):
         parts = []
         with frozen_eval(model, seed), progress_bar(f"{type(self).__name__} {epsilon:.3g}", len(images)) as advance:
             views = self.views(model, images[:BATCH].to(device), logits)
-            for part in pieces(len(images), len(images) if self.all_images else BATCH):
+            for part in chunks(len(images), len(images) if self.all_images else BATCH):
                 batch, truth = images[part].to(device), labels[part].long().to(device)
                 state = AttackState(
                     model, batch, truth, epsilon, views, QueryBudget(budget), predict_labels(model, batch)
@@ -165,7 +165,7 @@ class Attack(ABC):
 @torch.no_grad()
 def predict_labels(model: Model, images: Tensor) -> Tensor:
     """The class that the model answers for each image, (B,)."""
-    return torch.cat([model(images[part]).scores.argmax(1) for part in pieces(len(images), BATCH)])
+    return torch.cat([model(images[part]).scores.argmax(1) for part in chunks(len(images), BATCH)])
 
 
 @dataclass(frozen=True)

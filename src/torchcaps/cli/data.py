@@ -30,7 +30,7 @@ def in_short(count: int) -> str:
 def datasets_command(json: AsJson = False) -> None:
     """List all datasets: images, shape, classes, here or to fetch, licence."""
     from torchcaps.data import datasets
-    from torchcaps.data.inventory import take_stock
+    from torchcaps.data.registry import dataset_status
 
     if json:
         fields = (
@@ -45,7 +45,7 @@ def datasets_command(json: AsJson = False) -> None:
             "crop",
         )
         rows = [
-            {field: getattr(record, field) for field in fields} | {"state": take_stock(record).state}
+            {field: getattr(record, field) for field in fields} | {"state": dataset_status(record).state}
             for record in datasets
         ]
         console.print_json(rows)
@@ -53,7 +53,7 @@ def datasets_command(json: AsJson = False) -> None:
     table = [
         (
             record.name,
-            take_stock(record).state,
+            dataset_status(record).state,
             record.licence,
             " + ".join(map(in_short, record.splits.values())),
             "x".join(map(str, record.shape)),
@@ -70,20 +70,20 @@ def datasets_command(json: AsJson = False) -> None:
 def list_command(json: AsJson = False) -> None:
     """Show which datasets are here, where they lie and how much room they take."""
     from torchcaps.data import datasets
-    from torchcaps.data.inventory import take_stock
+    from torchcaps.data.registry import dataset_status
 
-    stocks = [(record.name, take_stock(record)) for record in datasets]
+    statuses = [(record.name, dataset_status(record)) for record in datasets]
     if json:
         console.print_json(
             [
-                {"name": name, "state": stock.state, "folder": str(stock.folder or ""), "bytes": stock.size}
-                for name, stock in stocks
+                {"name": name, "state": status.state, "folder": str(status.folder or ""), "bytes": status.size}
+                for name, status in statuses
             ]
         )
         return
     rows = [
-        (name, stock.state, str(stock.folder or ""), f"{stock.size / 1e6:.1f}" if stock.size else "")
-        for name, stock in stocks
+        (name, status.state, str(status.folder or ""), f"{status.size / 1e6:.1f}" if status.size else "")
+        for name, status in statuses
     ]
     console.print_table("Files of the datasets", ("name", "state", "folder", "MB"), rows, numbers=1)
 
@@ -96,26 +96,25 @@ def get_command(
 ) -> None:
     """Fetch datasets that are not here yet, and verify them."""
     from torchcaps.data import datasets
-    from torchcaps.data.inventory import fetch
+    from torchcaps.data.registry import download_dataset
 
     for record in [datasets.get(name) for name in names]:  # a wrong name is told before anything is fetched
-        console.out.print(f"{record.name} is complete: {fetch(record)}", soft_wrap=True)
+        console.out.print(f"{record.name} is complete: {download_dataset(record)}", soft_wrap=True)
 
 
 @data_app.command("verify")
 def verify_command(names: Names = None, json: AsJson = False) -> None:
     """Compare the files of datasets with their checksums; without names, all that are here."""
     from torchcaps.data import datasets
-    from torchcaps.data.inventory import HERE, problems_with, take_stock
+    from torchcaps.data.registry import HERE, dataset_status, verify_dataset
 
     # Without names, each folder once: several datasets may be made from the same files.
-    here = {
-        record.folder or record.name: record for record in reversed(list(datasets)) if take_stock(record).state == HERE
-    }
+    present = [record for record in reversed(list(datasets)) if dataset_status(record).state == HERE]
+    here = {record.folder or record.name: record for record in present}
     chosen = [datasets.get(name) for name in names or ()] or list(reversed(here.values()))
     found: dict[str, list[str]] = {}
     for record in chosen:
-        found[record.name] = problems_with(record)
+        found[record.name] = verify_dataset(record)
         for problem in found[record.name]:
             console.err.print(problem, soft_wrap=True)
         if not found[record.name] and not json:

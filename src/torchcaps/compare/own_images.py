@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from PIL import Image
 
-from torchcaps.data import MemoryImages, datasets
+from torchcaps.data import TensorImages, datasets
 from torchcaps.data.datasets.image_folder import FAMILY, TEST_SHARE, completed, fit_folder, open_named, parse_name
 from torchcaps.data.preview import contact_sheet
 
@@ -52,7 +52,7 @@ def preview_sheet(data: str) -> Image.Image:
     chosen = torch.cat(places)
     some = f", the first {len(names)} of {len(images.class_names)} classes" * (len(names) < len(images.class_names))
     title = f"{display_name(data)}: pictures as a network sees them, {'x'.join(map(str, images.shape))}{some}"
-    shown = MemoryImages(images.images[chosen], images.labels[chosen], names)
+    shown = TensorImages(images.images[chosen], images.labels[chosen], names)
     return contact_sheet(shown, title, columns=SHEET_COLUMNS)
 
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import torch
 
-from torchcaps.data.base import ImageSet, datasets
+from torchcaps.data.base import ImageSet
 from torchcaps.data.datasets.affnist import change_digits
 from torchcaps.data.datasets.cifar10 import open_cifar
 from torchcaps.data.datasets.mnist import open_mnist
 from torchcaps.data.datasets.multimnist import open_multimnist
-from torchcaps.data.inventory import HERE, take_stock
+from torchcaps.data.registry import HERE, dataset_status, datasets
 from torchcaps.data.transforms import Augmentation
 from torchcaps.progress import progress_bar
 
@@ -67,7 +67,7 @@ def _measure_on_one_core() -> list[dict[str, object]]:
             core, clock = best_of(work)
             rows.append(row(name, "images/s", round(1 / core), round(1 / clock), TARGETS[name]))
             advance(1)
-        if take_stock(datasets.get("cifar-10")).state == HERE:
+        if dataset_status(datasets.get("cifar-10")).state == HERE:
             core, clock = best_of(open_once, seconds=0)
             rows.append(row("opening cifar-10 that is here", "seconds", round(core, 3), round(clock, 3), OPEN_TARGET))
         advance(1)

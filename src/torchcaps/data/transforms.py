@@ -177,7 +177,7 @@ def own_generator(seed: int, name: str) -> Generator:
 DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-def centre_crop(images: Tensor, size: int) -> Tensor:
+def center_crop(images: Tensor, size: int) -> Tensor:
     """The middle of each image. (B, C, H, W) to (B, C, size, size)."""
     return offset_crop(images, size, 0, 0)
 

@@ -21,8 +21,8 @@ from filelock import FileLock
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.data import ImageSet, MemoryImages, Subset, load_dataset
-from torchcaps.data.base import as_floats, pieces
+from torchcaps.data import ImageSet, Subset, TensorImages, load_dataset
+from torchcaps.data.base import as_floats, chunks
 from torchcaps.data.datasets.mnist import DIGITS
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.clean import first_images
@@ -205,15 +205,15 @@ def train_step(gan: ACGAN, optimizer: torch.optim.Optimizer, images: Tensor, lab
 
 
 @torch.no_grad()
-def generate(folder: Path, epoch: int, count: int = CLASSES * PER_DIGIT, seed: int = 0) -> MemoryImages:
+def generate(folder: Path, epoch: int, count: int = CLASSES * PER_DIGIT, seed: int = 0) -> TensorImages:
     """Digits as the generator drew them after an epoch, 0 to 9 and again: (count, 1, 28, 28)."""
     generator = Generator().eval()
     load_weights(epoch_file(folder, epoch), generator)
     labels = torch.arange(count) % CLASSES
     source = torch.Generator().manual_seed(derived_seed(seed, "latent", epoch))
     latent = 2 * torch.rand(count, LATENT, generator=source) - 1
-    drawn = torch.cat([generator(latent[part], labels[part]) for part in pieces(count, AT_ONCE)])
-    return MemoryImages(drawn.mul(255).round().to(torch.uint8), labels, DIGITS)
+    drawn = torch.cat([generator(latent[part], labels[part]) for part in chunks(count, AT_ONCE)])
+    return TensorImages(drawn.mul(255).round().to(torch.uint8), labels, DIGITS)
 
 
 def _training_images(settings: GanSettings) -> ImageSet:
@@ -247,7 +247,7 @@ def measure_acgan(
     return found | {"error_by_epoch": errors, "variety_by_epoch": variety}
 
 
-def _variety(drawn: MemoryImages) -> float:
+def _variety(drawn: TensorImages) -> float:
     """Standard deviation of a pixel among drawings of one digit, mean over pixels and digits."""
     pixels = as_floats(drawn.images)
     of_digit = [pixels[drawn.labels == digit].std(0, correction=0).mean() for digit in drawn.labels.unique()]

@@ -15,8 +15,8 @@ from torch import Tensor
 from torchcaps.analysis.sweeps import affine_sweep, sweep_values
 from torchcaps.attacks.base import predict_labels
 from torchcaps.attacks.model_wrapper import frozen_eval
-from torchcaps.data import MemoryImages, load_dataset
-from torchcaps.data.base import as_floats, pieces
+from torchcaps.data import TensorImages, load_dataset
+from torchcaps.data.base import as_floats, chunks
 from torchcaps.data.datasets.affnist import change_digits
 from torchcaps.evaluate.clean import first_images
 from torchcaps.models import Model
@@ -35,8 +35,8 @@ class AffineSets:
 
     name: str
     about: str
-    upright: MemoryImages
-    changed: MemoryImages
+    upright: TensorImages
+    changed: TensorImages
 
 
 def affine_sets(model: Model, data: str, images_used: int | None) -> AffineSets:
@@ -74,14 +74,14 @@ def measure_affine(model: Model, sets: AffineSets, *, steps: int = STEPS) -> dic
     }
 
 
-def affine_curves(model: Model, upright: MemoryImages, *, steps: int = STEPS) -> dict[str, dict[str, list[float]]]:
+def affine_curves(model: Model, upright: TensorImages, *, steps: int = STEPS) -> dict[str, dict[str, list[float]]]:
     """Accuracy against the strength of each factor alone, over affNIST's range of it."""
     curves = {}
     with progress_bar("affine change", len(FACTORS) * len(upright)) as advance:
         for factor in FACTORS:
             values = [round(each, 4) for each in sweep_values(factor, model.image_shape[1], steps)]
             right = [0] * steps
-            for part in pieces(len(upright), AT_ONCE):
+            for part in chunks(len(upright), AT_ONCE):
                 moved = affine_sweep(as_floats(upright.images[part]), factor, values)  # (B, S, C, H, W)
                 for step in range(steps):
                     right[step] += _right(model, moved[:, step], upright.labels[part])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.data import ImageSet, MemoryImages, Subset, datasets, load_dataset, thirteen_crops
+from torchcaps.data import ImageSet, Subset, TensorImages, datasets, load_dataset, thirteen_crops
 from torchcaps.data.geometry import place
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
@@ -110,10 +110,10 @@ def center_on_canvas(images: Tensor, side: int) -> Tensor:
     return place(flat, offset, (side, side)).view(*images.shape[:-2], side, side)
 
 
-def first_images(model: Model, images: ImageSet, count: int | None) -> MemoryImages:
+def first_images(model: Model, images: ImageSet, count: int | None) -> TensorImages:
     """The first so many images of a set with one label each, None for all, at the model's size."""
     batch = images.batch(torch.arange(len(images) if count is None else min(count, len(images))))
     if batch.labels.ndim != 1:
         raise TorchcapsError(f"this test needs one label per image, got {batch.labels.shape[1]}")
     pixels = center_on_canvas(batch.images, model.image_shape[1]).mul(255).round().to(torch.uint8)
-    return MemoryImages(pixels, batch.labels, images.class_names, batch.factors)
+    return TensorImages(pixels, batch.labels, images.class_names, batch.factors)

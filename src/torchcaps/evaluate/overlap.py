@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import Batch, ImageSet, datasets, load_dataset
-from torchcaps.data.base import pieces
+from torchcaps.data.base import chunks
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.clean import center_on_canvas, check_digits
 from torchcaps.models import Model, Output
@@ -51,7 +51,7 @@ def measure_overlap(model: Model, images: ImageSet, *, images_used: int | None, 
     right, sums = 0, torch.zeros(3, dtype=torch.float64)
     draws = has_conditional_decoder(model)
     with frozen_eval(model, seed=0), progress_bar("overlap", count) as advance:
-        for part in pieces(count, AT_ONCE):
+        for part in chunks(count, AT_ONCE):
             batch = fitted_batch(model, images, torch.arange(part.start, part.stop))
             output = model(batch.images)
             right += int(correct(output.scores, batch.labels).sum())

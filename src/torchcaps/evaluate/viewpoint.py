@@ -15,7 +15,7 @@ from torch import Tensor
 from torchcaps.attacks.base import predict_labels
 from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import ImageSet, datasets, load_dataset
-from torchcaps.data.base import pieces
+from torchcaps.data.base import chunks
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
@@ -62,7 +62,7 @@ def _answers(model: Model, images: ImageSet, factor: str, count: int | None) -> 
     device = next(model.parameters()).device
     right, degrees = [], []
     with frozen_eval(model, seed=0), progress_bar(factor, used) as advance:
-        for part in pieces(used, AT_ONCE):
+        for part in chunks(used, AT_ONCE):
             batch = images.batch(torch.arange(part.start, part.stop))
             if factor not in batch.factors:
                 raise TorchcapsError(f"these images have no {factor}, only {', '.join(batch.factors) or 'labels'}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import reprlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from torchcaps.data import Augmentation, datasets
+from torchcaps.environment import machine_memory
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.files import read_yaml
 from torchcaps.losses import losses
@@ -205,14 +205,6 @@ def memory_needed(model: Model) -> tuple[int, int]:
         elif isinstance(module, nn.Conv2d):  # no convolution here makes an image larger
             values.append(module.out_channels * height * width)
     return held, 4 * max(values)
-
-
-def machine_memory() -> int:
-    """Bytes of this machine's memory, where the operating system tells."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
-        return MOST_WEIGHTS
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from torchcaps.data import ImageSet, centre_crop
+from torchcaps.data import ImageSet, center_crop
 from torchcaps.losses import losses, one_hot, reconstruction_loss
 from torchcaps.models import Model, Output
 from torchcaps.progress import progress_bar
@@ -81,7 +81,7 @@ class AccuracyResult:
 def crop_to_model(model: Model, images: Tensor) -> Tensor:
     """What a model sees of images outside training: of those larger than its own, the centre."""
     size = model.image_shape[1]
-    return centre_crop(images, size) if images.shape[2] > size else images
+    return center_crop(images, size) if images.shape[2] > size else images
 
 
 def center_scores(model: Model, images: Tensor) -> Tensor:

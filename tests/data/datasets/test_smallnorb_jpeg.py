@@ -16,7 +16,7 @@ from tests.helpers import dataset_files
 from torchcaps.data import datasets, load_dataset
 from torchcaps.data.datasets import smallnorb
 from torchcaps.data.datasets.viewpoints import CATEGORIES
-from torchcaps.data.inventory import BY_HAND, take_stock
+from torchcaps.data.registry import BY_HAND, dataset_status
 from torchcaps.errors import TorchcapsError
 
 REAL = Path(os.environ.get("TORCHCAPS_DATA", "")) / "smallnorb-jpeg" / "train.zip"
@@ -61,7 +61,7 @@ def test_pictures_of_another_size_are_refused(tmp_path: Path) -> None:
 def test_users_bring_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert take_stock(datasets.get("smallnorb-jpeg")).state == BY_HAND
+    assert dataset_status(datasets.get("smallnorb-jpeg")).state == BY_HAND
     with pytest.raises(TorchcapsError, match="Put the files into"):
         load_dataset("smallnorb-jpeg", "test")
 

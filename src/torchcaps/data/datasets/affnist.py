@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.data.base import DatasetRecord, MemoryImages, as_floats, datasets, pieces
+from torchcaps.data.base import TensorImages, as_floats, chunks
 from torchcaps.data.datasets.mnist import (
     CANVAS,
     CITATION,
@@ -25,9 +25,10 @@ from torchcaps.data.datasets.mnist import (
     open_placed,
 )
 from torchcaps.data.geometry import rotation, scaling, shearing, warp
-from torchcaps.data.io.download import data_folders, find_by_hand
+from torchcaps.data.io.download import data_folders, find_manual_file
 from torchcaps.data.io.matlab import read_struct
 from torchcaps.data.random_numbers import uniform
+from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.errors import TorchcapsError
 
 RANGES = {
@@ -43,7 +44,7 @@ BY_HAND = "affnist/test.mat"
 AT_ONCE = 500
 
 
-def change_digits(digits: MemoryImages, seed: int, side: int = CANVAS) -> MemoryImages:
+def change_digits(digits: TensorImages, seed: int, side: int = CANVAS) -> TensorImages:
     """Every digit once, changed by numbers drawn from RANGES, which stay with it as its factors.
 
     ``side`` is that of the images made; on another than affNIST's, shifts are in proportion to it.
@@ -59,18 +60,18 @@ def change_digits(digits: MemoryImages, seed: int, side: int = CANVAS) -> Memory
         factors[name] = factors[name] * (side / CANVAS)
     shifts = torch.stack([factors["shift_x"], factors["shift_y"]], dim=1)
     images = torch.empty(len(digits), digits.shape[0], side, side, dtype=torch.uint8)
-    for part in pieces(len(digits), AT_ONCE):
+    for part in chunks(len(digits), AT_ONCE):
         changed = warp(as_floats(digits.images[part]), matrices[part], shifts[part], (side, side))
         images[part] = changed.mul_(255).round_().to(torch.uint8)
-    return MemoryImages(images, digits.labels, digits.class_names, factors)
+    return TensorImages(images, digits.labels, digits.class_names, factors)
 
 
-def open_affnist(split: str, seed: int = 0) -> MemoryImages:
+def open_affnist(split: str, seed: int = 0) -> TensorImages:
     """Training: digits placed on 40x40. Test: digits under affine change."""
     return open_placed(split) if split == "train" else change_digits(open_mnist(split), seed)
 
 
-def read_affnist(path: Path) -> MemoryImages:
+def read_affnist(path: Path) -> TensorImages:
     """Read an official affNIST file: a MATLAB struct with ``image`` (1600 x N) and ``label_int`` (1 x N)."""
     content = read_struct(path, "affNISTdata", ("image", "label_int"))
     images, labels = content["image"], content["label_int"].reshape(-1)
@@ -82,14 +83,14 @@ def read_affnist(path: Path) -> MemoryImages:
         raise TorchcapsError(f"{path}: labels must be whole numbers")
     # One image is one column, in MATLAB's order: down each column of pixels first.
     pictures = images.t().reshape(-1, 1, CANVAS, CANVAS).transpose(2, 3).contiguous()
-    return MemoryImages(pictures, labels, DIGITS)
+    return TensorImages(pictures, labels, DIGITS)
 
 
-def open_official(split: str) -> MemoryImages:
+def open_official(split: str) -> TensorImages:
     """Training: as above. Test: the official file, which must be put in place by hand: no checksum was published."""
     if split == "train":
         return open_placed(split)
-    path = find_by_hand(BY_HAND)
+    path = find_manual_file(BY_HAND)
     if path:
         return read_affnist(path)
     raise TorchcapsError(

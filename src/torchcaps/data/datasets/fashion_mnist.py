@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from torchcaps.data.base import DatasetRecord, MemoryImages, datasets
+from torchcaps.data.base import TensorImages
 from torchcaps.data.datasets.mnist import COUNTS, files_of, read_split
-from torchcaps.data.io.download import File, obtain
+from torchcaps.data.io.download import File, download_files
 from torchcaps.data.io.sources import DebianPackage, Mirror
+from torchcaps.data.registry import DatasetRecord, datasets
 
 CLOTHES = (
     "T-shirt/top",
@@ -48,9 +49,9 @@ SOURCES = (
 )
 
 
-def open_fashion(split: str) -> MemoryImages:
+def open_fashion(split: str) -> TensorImages:
     """One split of Fashion-MNIST."""
-    folder = obtain("fashion-mnist", FILES, SOURCES, needed=files_of(split, FILES))
+    folder = download_files("fashion-mnist", FILES, SOURCES, needed=files_of(split, FILES))
     return read_split(split, folder, CLOTHES)
 
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.data.base import DatasetRecord, MemoryImages, datasets
+from torchcaps.data.base import TensorImages
+from torchcaps.data.registry import DatasetRecord, datasets
 
 DIGITS = tuple("0123456789")
 # Rows and columns (first, last) of the seven segments on a 28x28 canvas, in the usual order a to g.
@@ -37,7 +38,7 @@ def draw_digits() -> Tensor:
     return canvas
 
 
-def make_glyphs(split: str) -> MemoryImages:
+def make_glyphs(split: str) -> TensorImages:
     """All images of a split; the same ones every time."""
     generator = torch.Generator().manual_seed(SEEDS[split])
     count = COUNTS[split]
@@ -47,7 +48,7 @@ def make_glyphs(split: str) -> MemoryImages:
     grid = F.affine_grid(change, [count, 1, 28, 28], align_corners=False)
     images = F.grid_sample(draw_digits()[labels], grid, align_corners=False)
     images += 0.1 * torch.randn(images.shape, generator=generator)
-    return MemoryImages((images.clamp(0, 1) * 255).to(torch.uint8), labels, DIGITS)
+    return TensorImages((images.clamp(0, 1) * 255).to(torch.uint8), labels, DIGITS)
 
 
 datasets.add(

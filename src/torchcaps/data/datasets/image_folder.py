@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchcaps.data.base import DatasetRecord, MemoryImages, datasets
+from torchcaps.data.base import TensorImages
 from torchcaps.data.io.pictures import FORMATS, MOST_PIXELS, list_folder, list_table, open_picture, read_pictures
+from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.errors import TorchcapsError, unknown_name
 
 # MERGED To which size a user's pictures are brought, and whether in grey: decided by a look at their he
@@ -60,7 +61,7 @@ class Balance:
         return said
 
 
-def class_balance(train: MemoryImages, test: MemoryImages) -> Balance:
+def class_balance(train: TensorImages, test: TensorImages) -> Balance:
     """Count both parts."""
     counts = (torch.bincount(each.labels, minlength=len(each.class_names)).tolist() for each in (train, test))
     of_train, of_test = (tuple(each) for each in counts)
@@ -121,8 +122,8 @@ TEST_SHARE = 0.2
 class ImageFolder:
     """A user's pictures, divided; ``skipped`` says which files were left out and why, ``digests`` see there."""
 
-    train: MemoryImages
-    test: MemoryImages
+    train: TensorImages
+    test: TensorImages
     skipped: tuple[str, ...]
     digests: dict[str, str]
 
@@ -167,7 +168,7 @@ def open_images(
             f"{root} has pictures of {len(names)} classes, at least 2 are needed: one subfolder for each"
         )
     labels = torch.tensor([names.index(label) for _, label, _ in good])
-    whole = MemoryImages(torch.stack([picture for picture, _, _ in good]), labels, names)
+    whole = TensorImages(torch.stack([picture for picture, _, _ in good]), labels, names)
     for_training, for_test = divide_by_class(labels, names, seed)
     base = root.parent if root.is_file() else root
     files = [Path(os.path.relpath(path, base)).as_posix() for _, _, path in good]

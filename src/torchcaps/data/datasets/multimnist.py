@@ -10,10 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchcaps.data.base import Batch, DatasetRecord, ImageSet, MemoryImages, Subset, as_floats, datasets
+from torchcaps.data.base import Batch, ImageSet, Subset, TensorImages, as_floats
 from torchcaps.data.datasets.mnist import CITATION, DIGITS, FILES, LICENCE, SOURCES, open_mnist
 from torchcaps.data.geometry import place
 from torchcaps.data.random_numbers import whole_numbers
+from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.errors import TorchcapsError
 
 CANVAS = 36
@@ -27,7 +28,7 @@ class OverlaidDigits(ImageSet):
     takes one from block n, turned by an amount of the digit's own. So no draw of a digit ever repeats another.
     """
 
-    def __init__(self, digits: MemoryImages, seed: int, per_digit: int) -> None:
+    def __init__(self, digits: TensorImages, seed: int, per_digit: int) -> None:
         self.digits, self.seed, self.per_digit = digits, seed, per_digit
         self.shape, self.class_names = (1, CANVAS, CANVAS), digits.class_names
         self.places = CANVAS - digits.shape[1] + 1  # per axis: 9

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from torchcaps.data.base import DatasetRecord, MemoryImages, datasets, pieces
+from torchcaps.data.base import TensorImages, chunks
 from torchcaps.data.datasets.viewpoints import (
     AUGMENTATION,
     CATEGORIES,
@@ -26,10 +26,11 @@ from torchcaps.data.datasets.viewpoints import (
     halve,
 )
 from torchcaps.data.io.cache import Tensors, cached
-from torchcaps.data.io.download import File, data_cache, locate, obtain
+from torchcaps.data.io.download import File, data_cache, download_files, locate_file
 from torchcaps.data.io.formats import read_matrix
 from torchcaps.data.io.pictures import decode_square
 from torchcaps.data.io.sources import Mirror
+from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
 
@@ -90,7 +91,7 @@ JPEG_FILES = (
 def read_factors(folder: Path, stem: str) -> Tensors:
     """Read the two label files of one split. Factors in degrees and counts, not as NORB's codes."""
     parts = {kind: f"{stem}-{kind}.mat.gz" for kind in ("cat", "info")}
-    paths = {kind: locate(folder, name) or folder / name for kind, name in parts.items()}
+    paths = {kind: locate_file(folder, name) or folder / name for kind, name in parts.items()}
     labels, info = read_matrix(paths["cat"], 1), read_matrix(paths["info"], 2)
     if info.shape[1] != 4 or len(labels) != len(info):
         counts = f"{len(labels)} categories, {tuple(info.shape)} factors"
@@ -112,7 +113,7 @@ def read_factors(folder: Path, stem: str) -> Tensors:
 def read_toys(folder: Path, stem: str) -> Tensors:
     """Read the three official files of one split, pixels halved."""
     factors = read_factors(folder, stem)
-    path = locate(folder, f"{stem}-dat.mat.gz") or folder / f"{stem}-dat.mat.gz"
+    path = locate_file(folder, f"{stem}-dat.mat.gz") or folder / f"{stem}-dat.mat.gz"
     images = read_matrix(path, 4)
     if images.dtype != torch.uint8 or images.shape[1] != 2 or images.shape[2] % 2 or images.shape[3] % 2:
         raise TorchcapsError(f"{path}: expected bytes (N, 2, 96, 96), found {tuple(images.shape)} {images.dtype}")
@@ -144,30 +145,30 @@ def read_jpegs(folder: Path, split: str) -> Tensors:
     with zipfile.ZipFile(path) as archive, progress_bar(f"decoding smallNORB {split}", len(names)) as advance:
         if sorted(archive.namelist()) != sorted(names):
             raise TorchcapsError(f"{path}: expected the {len(names)} pictures that the label files describe")
-        for chunk in pieces(len(names), 1000):
+        for chunk in chunks(len(names), 1000):
             pictures = [decode_jpeg(archive, name) for name in names[chunk]]
             images[chunk] = halve(torch.stack(pictures))
             advance(len(pictures))
     return {"images": images.view(-1, 2, SIZE, SIZE), **factors}
 
 
-def open_smallnorb(split: str) -> MemoryImages:
+def open_smallnorb(split: str) -> TensorImages:
     """One split of smallNORB at 48x48, cached at that size."""
 
     def make() -> Tensors:
         needed = [file for file in FILES if file.name.startswith(STEMS[split])]
-        return read_toys(obtain("smallnorb", FILES, SOURCES, needed=needed), STEMS[split])
+        return read_toys(download_files("smallnorb", FILES, SOURCES, needed=needed), STEMS[split])
 
     return as_image_set(cached(data_cache() / "smallnorb" / f"{split}-{SIZE}.safetensors", STEMS[split], make))
 
 
-def open_smallnorb_jpeg(split: str) -> MemoryImages:
+def open_smallnorb_jpeg(split: str) -> TensorImages:
     """One split of smallNORB from JPEG pictures at 48x48, cached at that size."""
     pictures = next(file for file in JPEG_FILES if file.name == f"{split}.zip")
 
     def make() -> Tensors:
         needed = [pictures, *(file for file in JPEG_FILES if file.name.startswith(STEMS[split]))]
-        return read_jpegs(obtain("smallnorb-jpeg", JPEG_FILES, (), needed=needed), split)
+        return read_jpegs(download_files("smallnorb-jpeg", JPEG_FILES, (), needed=needed), split)
 
     path = data_cache() / "smallnorb-jpeg" / f"{split}-{SIZE}.safetensors"
     return as_image_set(cached(path, pictures.checksum, make))

@@ -14,8 +14,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from torchcaps.data.base import DatasetRecord, MemoryImages, datasets, pieces
+from torchcaps.data.base import TensorImages, chunks
 from torchcaps.data.io.cache import Tensors
+from torchcaps.data.registry import DatasetRecord, datasets
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")
 INSTANCES = {"train": (4, 6, 7, 8, 9), "test": (0, 1, 2, 3, 5)}
@@ -34,35 +35,35 @@ def halve(images: Tensor) -> Tensor:
     count, channels, height, width = images.shape
     squares = images.reshape(count, channels, height // 2, 2, width // 2, 2)
     result = torch.empty(count, channels, height // 2, width // 2, dtype=torch.uint8)
-    for part in pieces(count, 1000):  # sums need 16 bits: not for a whole dataset at once
+    for part in chunks(count, 1000):  # sums need 16 bits: not for a whole dataset at once
         result[part] = ((squares[part].to(torch.int16).sum(dim=(3, 5), dtype=torch.int16) + 2) // 4).to(torch.uint8)
     return result
 
 
-def as_image_set(tensors: Tensors) -> MemoryImages:
+def as_image_set(tensors: Tensors) -> TensorImages:
     """Images, labels, and everything else as factors."""
     factors = {name: values for name, values in tensors.items() if name not in ("images", "labels")}
-    return MemoryImages(tensors["images"], tensors["labels"], CATEGORIES, factors)
+    return TensorImages(tensors["images"], tensors["labels"], CATEGORIES, factors)
 
 
-def with_viewpoints(whole: MemoryImages, factor: str, chosen: Sequence[int]) -> MemoryImages:
+def with_viewpoints(whole: TensorImages, factor: str, chosen: Sequence[int]) -> TensorImages:
     """The images whose azimuth, elevation (degrees), lighting or instance is one of these."""
     return whole.where(torch.isin(whole.factors[factor], torch.tensor(chosen)))
 
 
-def one_camera(whole: MemoryImages) -> MemoryImages:
+def one_camera(whole: TensorImages) -> TensorImages:
     """The left camera's images only. (N, 2, H, W) to (N, 1, H, W)."""
-    return MemoryImages(whole.images[:, :1].contiguous(), whole.labels, whole.class_names, whole.factors)
+    return TensorImages(whole.images[:, :1].contiguous(), whole.labels, whole.class_names, whole.factors)
 
 
-def split_by_viewpoint(open_whole: Callable[[str], MemoryImages], factor: str) -> Callable[[str], MemoryImages]:
+def split_by_viewpoint(open_whole: Callable[[str], TensorImages], factor: str) -> Callable[[str], TensorImages]:
     """An opener with three splits.
 
     ``train``: training toys from familiar sides; ``familiar``: test toys from the same sides; ``test``: test toys
     from all other sides.
     """
 
-    def open_split(split: str) -> MemoryImages:
+    def open_split(split: str) -> TensorImages:
         whole = open_whole("train" if split == "train" else "test")
         novel = sorted(set(whole.factors[factor].tolist()) - set(FAMILIAR[factor]))
         return with_viewpoints(whole, factor, novel if split == "test" else FAMILIAR[factor])
@@ -70,7 +71,7 @@ def split_by_viewpoint(open_whole: Callable[[str], MemoryImages], factor: str) -
     return open_split
 
 
-def add_viewpoint_records(record: DatasetRecord, open_whole: Callable[[str], MemoryImages]) -> None:
+def add_viewpoint_records(record: DatasetRecord, open_whole: Callable[[str], TensorImages]) -> None:
     """Register a set, its one-camera form and its two splits by viewpoint."""
     datasets.add(record)
     name, _, height, width = record.name, *record.shape

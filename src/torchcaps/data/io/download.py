@@ -63,26 +63,26 @@ def data_folders(dataset: str) -> list[Path]:
     return [*([Path(own) / dataset] if own else []), data_cache() / dataset]
 
 
-def find_by_hand(name: str) -> Path | None:
+def find_manual_file(name: str) -> Path | None:
     """A file "folder/name" that a user has put into one of the data folders, or None."""
     folder, _, file = name.partition("/")
     return next((path / file for path in data_folders(folder) if (path / file).is_file()), None)
 
 
-def locate(folder: Path, name: str) -> Path | None:
+def locate_file(folder: Path, name: str) -> Path | None:
     """The file in a folder, packed or unpacked, or None."""
     candidates = (folder / name, folder / name.removesuffix(".gz"))
     return next((path for path in candidates if path.is_file()), None)
 
 
 def unpacked(path: Path) -> Iterator[bytes]:
-    """The content of a file in pieces, through gzip where the name says so."""
+    """The content of a file in chunks, through gzip where the name says so."""
     with open_unpacked(path) as stream:
         while chunk := stream.read(CHUNK):
             yield chunk
 
 
-def problem_with(path: Path, file: File) -> str | None:
+def check_file(path: Path, file: File) -> str | None:
     """None if the file is the right one, else one sentence that says what is wrong."""
     algorithm, expected = file.checksum.split(":")
     digest, size = hashlib.new(algorithm, usedforsecurity=False), 0
@@ -109,22 +109,22 @@ def file_digest(path: Path, algorithm: str) -> str:
         return f"{algorithm}:{hashlib.file_digest(stream, algorithm).hexdigest()}"
 
 
-def problem_in(folder: Path, file: File) -> str | None:
+def check_file_in(folder: Path, file: File) -> str | None:
     """None if the folder has the right file, else what is wrong with it or that it is missing."""
-    path = locate(folder, file.name)
-    return f"{file.name} is missing" if path is None else problem_with(path, file)
+    path = locate_file(folder, file.name)
+    return f"{file.name} is missing" if path is None else check_file(path, file)
 
 
-def find(dataset: str, files: Sequence[File]) -> Path | None:
+def find_files(dataset: str, files: Sequence[File]) -> Path | None:
     """The first folder that holds all files intact, or None. Files that are there but wrong are named."""
     for folder in data_folders(dataset):
-        if not all(locate(folder, file.name) for file in files):
+        if not all(locate_file(folder, file.name) for file in files):
             continue
         total = sum(file.size for file in files)
         problems = []
         with progress_bar(f"checking {dataset}", total, unit="bytes") as advance:
             for file in files:
-                problems += [problem] if (problem := problem_in(folder, file)) else []
+                problems += [problem] if (problem := check_file_in(folder, file)) else []
                 advance(file.size)
         if not problems:
             return folder
@@ -133,22 +133,22 @@ def find(dataset: str, files: Sequence[File]) -> Path | None:
     return None
 
 
-def obtain(
+def download_files(
     dataset: str, files: Sequence[File], sources: Sequence[Source], *, needed: Sequence[File] | None = None
 ) -> Path:
     """The folder with the needed files (else all), verified; what is missing is fetched into the cache first.
 
     When something has to be fetched, all files are: most sources have them in one package.
     """
-    found = find(dataset, files if needed is None else needed)
+    found = find_files(dataset, files if needed is None else needed)
     if found:
         return found
     target = make_folder(data_cache() / dataset)
     remove_old_scratch(target)
-    missing = [file for file in files if problem_in(target, file)]
+    missing = [file for file in files if check_file_in(target, file)]
     tried: list[str] = []
     for source in sources:
-        missing = _take_from(source, missing, target, tried)
+        missing = _download_from(source, missing, target, tried)
         if not missing:
             return target
     names = ", ".join(file.name for file in missing)
@@ -166,7 +166,7 @@ def remove_old_scratch(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _take_from(source: Source, missing: list[File], target: Path, tried: list[str]) -> list[File]:
+def _download_from(source: Source, missing: list[File], target: Path, tried: list[str]) -> list[File]:
     """Fetch into a folder of our own, so that two processes never share one; keep what is verified."""
     left = []
     with tempfile.TemporaryDirectory(dir=target, prefix=SCRATCH) as scratch:
@@ -178,7 +178,7 @@ def _take_from(source: Source, missing: list[File], target: Path, tried: list[st
             fetched = Path(scratch) / file.name
             if not fetched.is_file():
                 left.append(file)
-            elif problem := problem_with(fetched, file):
+            elif problem := check_file(fetched, file):
                 log.warning("refused a file from %s: %s", source.label, problem)
                 tried.append(f"{source.label} ({problem})")
                 left.append(file)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from torchcaps.data.io.download import File, problem_with
+from torchcaps.data.io.download import File, check_file
 from torchcaps.data.io.formats import CHUNK, LARGEST
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
@@ -172,7 +172,7 @@ def only_match(folder: Path, pattern: str, expected: str) -> Path:
 def expected_package(folder: Path, pattern: str, package: File) -> Path:
     """Return the package that a client has left in a folder, after comparing its name, size and checksum."""
     path = only_match(folder, pattern, package.name)
-    if problem := problem_with(path, package):
+    if problem := check_file(path, package):
         raise TorchcapsError(f"{problem}: the package was not opened")
     return path
 

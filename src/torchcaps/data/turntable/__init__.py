@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from torchcaps.data.base import DatasetRecord, MemoryImages, datasets
+from torchcaps.data.base import TensorImages
 from torchcaps.data.datasets.viewpoints import (
     AUGMENTATION,
     AZIMUTHS,
@@ -33,6 +33,7 @@ from torchcaps.data.datasets.viewpoints import (
 from torchcaps.data.io.cache import Tensors, cached
 from torchcaps.data.io.download import data_cache
 from torchcaps.data.random_numbers import uniform
+from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.data.turntable.solids import Solid
 from torchcaps.data.turntable.toys import make_toy
 from torchcaps.data.turntable.tracing import EYES, LIGHTS, render
@@ -77,7 +78,7 @@ def draw_split(split: str, stride: int, size: int, seed: int) -> Tensors:
     return {"images": torch.from_numpy(images.reshape(-1, 2, size, size)), **factors}
 
 
-def open_turntable(split: str, *, stride: int = 1, size: int = SIZE, seed: int = 0) -> MemoryImages:
+def open_turntable(split: str, *, stride: int = 1, size: int = SIZE, seed: int = 0) -> TensorImages:
     """One split, in an order that looks random: the first images of the set are a fair sample of it.
 
     A stride of n keeps every n-th azimuth, elevation and lighting.
