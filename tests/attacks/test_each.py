@@ -27,7 +27,7 @@ class NoWayBack(SmallNet):
 def test_a_model_without_gradient_can_be_attacked_by_scores_alone() -> None:
     model = NoWayBack()
     images, labels = answered(model, 8)
-    with pytest.raises(TorchcapsError, match=r"NoWayBack gives no gradient .* such as square"):
+    with pytest.raises(TorchcapsError, match=r"the model gives no gradient .* such as square"):
         create_attack("fgsm")(model, images, labels, epsilon=0.3)
     assert create_attack("square", queries=50)(model, images, labels, epsilon=0.3).success.sum() > 1
 
@@ -77,7 +77,7 @@ def test_many_steps_transfer_and_strange_sources_are_refused() -> None:
     assert NORMS["l2"].size(found.images - batch.images).max() <= 2.0001
     with pytest.raises(TorchcapsError, match="cannot be transferred to a model for"):
         create_attack("transfer", source=SmallNet())(model, batch.images, batch.labels, epsilon=0.1)
-    with pytest.raises(TorchcapsError, match="Universal cannot make images for a transfer"):
+    with pytest.raises(TorchcapsError, match="Universal cannot be transferred"):
         create_attack("transfer", source=model, base_attack=create_attack("universal"))
 
 
@@ -85,7 +85,7 @@ def test_many_steps_transfer_and_strange_sources_are_refused() -> None:
 def test_a_universal_perturbation_is_the_same_for_all_images(norm: str) -> None:
     model = trained()
     batch = glyphs("test", 50)
-    attack = create_attack("universal", norm=norm, iterations=4, batch=8, measured=2)
+    attack = create_attack("universal", norm=norm, iterations=4, batch_size=8, eval_every=2)
     epsilon = 1e-3  # too small for any answer to change, or for many pixels to reach their bounds
     found = attack(model, batch.images * 0.5 + 0.25, batch.labels, epsilon=epsilon)
     with torch.no_grad():
@@ -99,7 +99,7 @@ def test_a_universal_perturbation_is_the_same_for_all_images(norm: str) -> None:
 def test_the_universal_generator_learns() -> None:
     model = trained()
     batch = glyphs("test", 100)
-    attack = create_attack("universal", iterations=60, batch=20, measured=20)
+    attack = create_attack("universal", iterations=60, batch_size=20, eval_every=20)
     history = attack(model, batch.images, batch.labels, epsilon=0.4).history
     assert history[0] > 0.8
     assert history[60] < history[0] - 0.25

@@ -4,17 +4,17 @@ import pytest
 import torch
 
 from tests.helpers.small_models import SmallCapsules, SmallNet
-from torchcaps.attacks.logits import select_views, views
+from torchcaps.attacks.logits import logits_views, select_views
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Output, create_model
 
-each_view = pytest.mark.parametrize("name", views.names())
+each_view = pytest.mark.parametrize("name", logits_views.names())
 
 
 @each_view
 def test_views_are_finite_and_keep_a_gradient_where_scores_saturate(name: str) -> None:
     scores = torch.tensor([[0.0, 1e-8, 0.3, 0.9999999, 1.0]], requires_grad=True)
-    logits = views.get(name).read(Output(scores, 2 * scores))
+    logits = logits_views.get(name).read(Output(scores, 2 * scores))
     assert logits.isfinite().all()
     assert (logits.diff() >= 0).all()
     (slope,) = torch.autograd.grad(logits.sum(), scores)
@@ -31,7 +31,7 @@ def test_views_are_what_their_names_say() -> None:
         "log-odds": (scores / (1 - scores)).log(),
         "atanh": ((1 + scores) / (1 - scores)).log() / 2,
     }
-    for view in views:
+    for view in logits_views:
         torch.testing.assert_close(view.read(output), expected[view.name], rtol=1e-4, atol=1e-4)
 
 
@@ -59,7 +59,7 @@ def test_real_capsules_without_squash_have_no_log_odds() -> None:
     with torch.no_grad():
         output = model(torch.rand(2, 1, 28, 28))
         output = output._replace(scores=output.scores / output.scores.max() * 1.5)
-    with pytest.raises(TorchcapsError, match=r"'atanh' need scores in \[0, 1\], and this model's reach 1.5"):
+    with pytest.raises(TorchcapsError, match=r"'atanh' need scores in \[0, 1\], but this model's scores reach 1.5"):
         select_views("atanh", output)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.helpers.small_models import SmallCapsules, SmallNet, answered
 from tests.reference import attacks as reference
 from torchcaps.attacks import Attack, create_attack
-from torchcaps.attacks.logits import View, views
+from torchcaps.attacks.logits import LogitsView, logits_views
 from torchcaps.models import Model, create_model
 
 NORMS = ("linf", "l2")
@@ -47,7 +47,7 @@ def test_steps_are_the_reference_s(name: str, norm: str, net: type[Model], view:
 
     def logits(image: Tensor) -> Tensor:
         with torch.no_grad():
-            return views.get(view).read(model(image.unsqueeze(0)))[0]
+            return logits_views.get(view).read(model(image.unsqueeze(0)))[0]
 
     step, steps = (epsilon, 1) if name == "fgsm" else (SHARE * epsilon, STEPS)
     for row, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
@@ -79,7 +79,7 @@ def test_targeted_steps_are_the_reference_s(norm: str) -> None:
 
 
 class LogitsOf(nn.Module):
-    def __init__(self, model: Model, view: View) -> None:
+    def __init__(self, model: Model, view: LogitsView) -> None:
         super().__init__()
         self.model, self.view = model, view
 
@@ -100,7 +100,7 @@ def foolbox_attack(name: str, norm: str, steps: int, start: Tensor) -> Any:
 
 def by_foolbox(name: str, norm: str, model: Model, view: str, images: Tensor, labels: Tensor, start: Tensor) -> Tensor:
     """Foolbox takes every step; ours stops where the answer is wrong: so foolbox with the steps that were needed."""
-    wrapped = foolbox.PyTorchModel(LogitsOf(model, views.get(view)).eval(), bounds=(0, 1), device="cpu")
+    wrapped = foolbox.PyTorchModel(LogitsOf(model, logits_views.get(view)).eval(), bounds=(0, 1), device="cpu")
     criterion = foolbox.criteria.Misclassification(labels)
     expected, held = start.clone(), torch.ones(len(images), dtype=torch.bool)
     if name == "pgd":

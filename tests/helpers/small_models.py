@@ -18,7 +18,7 @@ from torchcaps.models import Model, Output
 QUICK: dict[str, dict[str, Any]] = {
     "bim": {"steps": 4, "relative_step": 0.4},
     "pgd": {"steps": 4, "relative_step": 0.4, "restarts": 2},
-    "universal": {"iterations": 4, "batch": 4, "measured": 2},
+    "universal": {"iterations": 4, "batch_size": 4, "eval_every": 2},
     "autoattack": {"steps": 4, "queries": 10},
     "square": {"queries": 20},
 }

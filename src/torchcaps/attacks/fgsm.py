@@ -1,4 +1,7 @@
-"""Steps up the gradient, each clipped: what FGSM, BIM and PGD share."""
+"""FGSM, the fast gradient sign method, untargeted and targeted, and the gradient ascent that BIM and PGD share with it.
+
+Goodfellow, Shlens, Szegedy: Explaining and harnessing adversarial examples, 2015, https://arxiv.org/abs/1412.6572.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,34 @@ from torchcaps.attacks.model_wrapper import ModelWrapper
 from torchcaps.attacks.norms import Norm
 
 
+class FGSM(Attack):
+    """x + epsilon sign(gradient); in L2, x + epsilon gradient / |gradient|.
+
+    Args:
+        epsilon, norm: as in :class:`Attack`.
+    """
+
+    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+        return gradient_ascent(
+            wrapper, images, labels, images, norm=self.norm, epsilon=epsilon, step_size=epsilon, steps=1
+        )
+
+
+attacks.add(AttackRecord("fgsm", "one step along the sign of the gradient", "Goodfellow 2015", FGSM))
+
+
+class TargetedFGSM(FGSM):
+    """x - epsilon sign(gradient of the cross-entropy with the target), for every wrong class as target.
+
+    ``hits`` of the result tells which targets were reached.
+    """
+
+    targeted = True
+
+
+attacks.add(AttackRecord("targeted-fgsm", "one step toward each wrong class", "hinton2018", TargetedFGSM))
+
+
 def gradient_ascent(
     wrapper: ModelWrapper,
     images: Tensor,
@@ -18,42 +49,20 @@ def gradient_ascent(
     *,
     norm: Norm,
     epsilon: float,
-    step: float,
+    step_size: float,
     steps: int,
 ) -> Tensor:
-    """Take steps of a given size from the start, never further than epsilon from the images.
+    """Take gradient steps from the start, clipped to epsilon around the images; stop where the goal is reached.
 
-    An image stays where it is as soon as it has reached the goal: nothing is computed for it any more.
-
-    Shapes: images, start and what is returned (B, C, H, W); labels (B,).
+    Shapes: images, start and result (B, C, H, W); labels (B,).
     """
-    moved = start.clone()
-    live = torch.arange(len(images), device=images.device)
-    for _ in range(min(steps, wrapper.left)):
-        gradient, reached = wrapper.gradient(moved[live], labels[live])
-        live, gradient = live[~reached], gradient[~reached]
-        if not len(live):
+    perturbed = start.clone()
+    active = torch.arange(len(images), device=images.device)
+    for _ in range(min(steps, wrapper.remaining)):
+        gradient, reached = wrapper.gradient(perturbed[active], labels[active])
+        active, gradient = active[~reached], gradient[~reached]
+        if not len(active):
             break
-        moved[live] = norm.clip(moved[live] + step * norm.steepest(gradient), images[live], epsilon)
-    return moved
-
-
-class FGSM(Attack):
-    """x + epsilon sign(gradient); in L2, x + epsilon gradient / |gradient|."""
-
-    def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-        return gradient_ascent(wrapper, images, labels, images, norm=self.norm, epsilon=epsilon, step=epsilon, steps=1)
-
-
-attacks.add(AttackRecord("fgsm", "one step along the sign of the gradient", "Goodfellow 2015", FGSM))
-
-
-class TargetedFGSM(FGSM):
-    """x - epsilon sign(gradient of the cross-entropy with the target); ``hits`` says which targets were reached."""
-
-    targeted = True
-
-
-attacks.add(
-    AttackRecord("targeted-fgsm", "one step towards each wrong class", "hinton2018", TargetedFGSM, targeted=True)
-)
+        moved = perturbed[active] + step_size * norm.steepest(gradient)
+        perturbed[active] = norm.clip(moved, images[active], epsilon, wrapper.bounds)
+    return perturbed

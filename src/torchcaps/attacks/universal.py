@@ -1,4 +1,4 @@
-"""Universal: a generator that draws perturbations, each of which shall spoil all images at once.
+"""Universal: one perturbation for all images, produced by a trained generator.
 
 chen2019, section 4.4 and supplement 6.2; after Moosavi-Dezfooli et al.: Universal adversarial perturbations, 2017,
 https://arxiv.org/abs/1610.08401.
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.attacks.base import Attack, AttackRecord, attacks, predict_labels
-from torchcaps.attacks.model_wrapper import ModelWrapper
+from torchcaps.attacks.model_wrapper import Bounds, ModelWrapper
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
 
@@ -19,15 +19,15 @@ LATENT = 100
 
 
 class PerturbationGenerator(nn.Module):
-    """Latent vectors (N, 100) in [0, 1] to perturbations (N, C, H, W) in (-1, 1).
+    """Maps latent vectors (N, 100) in [0, 1] to perturbations (N, C, H, W) in (-1, 1).
 
-    Three deconvolutions, batch normalisation after each. The paper gives no widths: 64 and 32 maps here.
+    Three transposed convolutions, each with batch normalization. The paper gives no widths; here they are 64 and 32.
     """
 
     def __init__(self, image_shape: tuple[int, int, int]) -> None:
         super().__init__()
         channels, self.height, self.width = image_shape
-        start = (-(-self.height // 4), -(-self.width // 4))  # doubled twice, then cut to the image
+        start = (-(-self.height // 4), -(-self.width // 4))  # doubled twice, then cropped to the image
         self.layers = nn.Sequential(
             nn.ConvTranspose2d(LATENT, 64, start),
             nn.BatchNorm2d(64),
@@ -41,23 +41,23 @@ class PerturbationGenerator(nn.Module):
         )
 
     def forward(self, latent: Tensor) -> Tensor:
-        drawn: Tensor = self.layers(latent[:, :, None, None])
-        return drawn[:, :, : self.height, : self.width]
+        perturbations: Tensor = self.layers(latent[:, :, None, None])
+        return perturbations[:, :, : self.height, : self.width]
 
 
 class Universal(Attack):
-    """Train the generator against the fixed model, then add one of its draws to every image.
+    """Train a generator against the fixed model, then add one of its perturbations to every image.
 
-    Each image is given a random wrong label, and the generator minimises the cross-entropy of the answers with those:
-    over many images that means away from whatever the clean answer was. The paper trains on the images that it attacks,
-    and so does this. ``history`` is the accuracy that one draw leaves, by iteration.
+    Each image is assigned a random wrong label, and the generator minimizes the cross-entropy with these labels. As in
+    the paper, it is trained on the attacked images. ``history`` of the result is the accuracy under one perturbation by
+    iteration.
 
     Args:
-        norm: ``linf`` or ``l2``.
-        iterations: training steps of the generator, one batch of images each.
-        batch: images in a step, each with a draw of its own.
-        measured: iterations between two measurements of the accuracy.
-        learning_rate: of Adam.
+        epsilon, norm: as in :class:`Attack`.
+        iterations: training steps of the generator.
+        batch_size: images per step, each with its own perturbation.
+        eval_every: iterations between two evaluations of the accuracy.
+        learning_rate: learning rate of Adam.
     """
 
     all_views = False
@@ -66,48 +66,52 @@ class Universal(Attack):
     def __init__(
         self,
         *,
+        epsilon: float | None = None,
         norm: str = "linf",
         iterations: int = 120,
-        batch: int = 64,
-        measured: int = 10,
+        batch_size: int = 64,
+        eval_every: int = 10,
         learning_rate: float = 0.002,
     ) -> None:
-        super().__init__(norm=norm)
-        if min(iterations, measured) < 1 or batch < 2:
+        super().__init__(epsilon=epsilon, norm=norm)
+        if min(iterations, eval_every) < 1 or batch_size < 2:
             raise TorchcapsError(
-                "the universal attack needs at least 1 iteration, measured every 1 or more, and a batch of 2 for its "
-                f"normalisation, got {iterations}, {measured} and {batch}"
+                "Universal needs iterations and eval_every of at least 1, and a batch_size of at least 2 for batch "
+                f"normalization, got {iterations}, {eval_every} and {batch_size}"
             )
-        self.iterations, self.batch, self.measured, self.learning_rate = iterations, batch, measured, learning_rate
+        self.iterations, self.batch_size, self.eval_every = iterations, batch_size, eval_every
+        self.learning_rate = learning_rate
 
     def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
         generator = PerturbationGenerator(wrapper.model.image_shape).to(images)
         optimizer = torch.optim.Adam(generator.parameters(), self.learning_rate)
         shift = torch.randint(1, wrapper.model.classes, labels.shape).to(labels)
         wrong = (labels + shift) % wrapper.model.classes
-        wrapper.history[0] = 1.0  # only what is answered rightly comes here
-        moved, last = images, min(self.iterations, wrapper.left)
+        wrapper.history[0] = 1.0  # only correctly classified images are attacked
+        perturbed, last = images, min(self.iterations, wrapper.remaining)
         with progress_bar("training the generator", last) as advance:
             for iteration in range(1, last + 1):
-                rows = torch.randint(len(images), (self.batch,)).to(labels)
+                rows = torch.randint(len(images), (self.batch_size,)).to(labels)
                 with torch.enable_grad():
-                    drawn = generator.train()(torch.rand(self.batch, LATENT).to(images))
-                    answers = wrapper.view.read(wrapper.query(self.spread(images[rows], drawn, epsilon)))
+                    perturbations = generator.train()(torch.rand(self.batch_size, LATENT).to(images))
+                    candidates = self.add(images[rows], perturbations, epsilon, wrapper.bounds)
+                    logits = wrapper.view.read(wrapper.query(candidates))
                     optimizer.zero_grad()
-                    F.cross_entropy(answers, wrong[rows]).backward()
+                    F.cross_entropy(logits, wrong[rows]).backward()
                 optimizer.step()
                 advance(1)
-                if iteration % self.measured == 0 or iteration == last:
+                if iteration % self.eval_every == 0 or iteration == last:
                     latent = torch.rand(1, LATENT).to(images)
                     with torch.no_grad():
-                        moved = self.spread(images, generator.eval()(latent), epsilon)
-                    wrapper.history[iteration] = (predict_labels(wrapper.model, moved) == labels).double().mean().item()
-        return moved
+                        perturbed = self.add(images, generator.eval()(latent), epsilon, wrapper.bounds)
+                    correct = predict_labels(wrapper.model, perturbed) == labels
+                    wrapper.history[iteration] = correct.double().mean().item()
+        return perturbed
 
-    def spread(self, images: Tensor, drawn: Tensor, epsilon: float) -> Tensor:
-        """Images with perturbations added, as large as epsilon allows."""
-        sized = drawn if self.norm.name == "linf" else self.norm.steepest(drawn)
-        return (images + epsilon * sized).clamp(0, 1)
+    def add(self, images: Tensor, perturbations: Tensor, epsilon: float, bounds: Bounds) -> Tensor:
+        """Add perturbations, scaled to epsilon, to the images."""
+        unit = perturbations if self.norm.name == "linf" else self.norm.steepest(perturbations)
+        return (images + epsilon * unit).clamp(*bounds)
 
 
 attacks.add(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchcaps.attacks import STRONGEST, attacks, create_attack, views
-from torchcaps.attacks.norms import choose_norm
+from torchcaps.attacks import STRONGEST, attacks, create_attack, logits_views
+from torchcaps.attacks.norms import get_norm
 from torchcaps.data import datasets
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError, unknown_name
@@ -68,7 +68,7 @@ class Request:
         epsilons: sizes of the perturbation; None: the usual ones for the model's images.
         norm: ``linf`` or ``l2``.
         images: at most so many of each set; None: all.
-        logits: what attacks see, see ``torchcaps.attacks.views``.
+        logits: what attacks see, see ``torchcaps.attacks.logits_views``.
         source: a trained run on which transferred images are made, and whose gradient is the reference.
     """
 
@@ -83,9 +83,9 @@ class Request:
     def __post_init__(self) -> None:
         for name in self.on:
             protocols.get(name)
-        choose_norm(self.norm)
-        if self.logits not in (STRONGEST, *views.names()):
-            raise unknown_name("logits", self.logits, [STRONGEST, *views.names()])
+        get_norm(self.norm)
+        if self.logits not in (STRONGEST, *logits_views.names()):
+            raise unknown_name("logits", self.logits, [STRONGEST, *logits_views.names()])
         for name in self.attack:
             if not attacks.get(name).needs_source:
                 create_attack(name, norm=self.norm)  # says what must be installed, and which norms there are
