@@ -14,8 +14,8 @@ from typing import Any
 from torchcaps.environment import describe_environment
 from torchcaps.files import read_json, write_json
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.estimate import key_of, speed_key, timed_speed, with_baselines
-from torchcaps.reproduce.jobs import plan
+from torchcaps.reproduce.estimate import measure_speed, settings_key, speed_key, with_baselines
+from torchcaps.reproduce.jobs import plan_jobs
 from torchcaps.reproduce.spec import PROFILES, list_papers, load_spec
 from torchcaps.train import RunConfig
 
@@ -28,7 +28,7 @@ def every_network() -> dict[str, RunConfig]:
         speed_key(training.config): training.config
         for paper in list_papers()
         for profile in PROFILES
-        for work in plan(load_spec(paper), profile, seeds=1)
+        for work in plan_jobs(load_spec(paper), profile, seeds=1)
         for training in with_baselines(work)
     }
 
@@ -36,11 +36,11 @@ def every_network() -> dict[str, RunConfig]:
 def main() -> None:
     networks = every_network()
     before: list[dict[str, Any]] = read_json(TARGET)["rows"] if TARGET.is_file() else []
-    rows = {key_of(row): row for row in before if key_of(row) in networks}
+    rows = {settings_key(row): row for row in before if settings_key(row) in networks}
     with progress_bar("networks", len(networks) - len(rows)) as advance:
         for key, config in sorted(networks.items()):
             if key not in rows:
-                rows[key] = {**json.loads(key), "images_per_second": round(timed_speed(config), 2)}
+                rows[key] = {**json.loads(key), "images_per_second": round(measure_speed(config), 2)}
                 listed = [rows[each] for each in sorted(rows)]
                 write_json(TARGET, {"rows": listed, "environment": describe_environment()})
                 advance(1)

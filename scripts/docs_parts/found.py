@@ -13,10 +13,10 @@ from typing import Any
 from torchcaps.files import read_json
 from torchcaps.models.registry import models
 from torchcaps.reproduce.claims_text import table_label
-from torchcaps.reproduce.intervals import Interval, mean_interval, share_interval
-from torchcaps.reproduce.results import Evidence, PaperEvidence, gather
+from torchcaps.reproduce.intervals import Interval, mean_interval, proportion_interval
+from torchcaps.reproduce.results import Evidence, PaperEvidence, gather_results
 from torchcaps.reproduce.spec import list_papers, load_spec
-from torchcaps.reproduce.tables import show_number, show_published
+from torchcaps.reproduce.tables import format_published, format_value
 
 Result = dict[str, Any]
 
@@ -62,7 +62,7 @@ def routing_of(model: str, options: Result) -> str:
 @cache
 def all_evidence(results: Path) -> dict[str, list[PaperEvidence]]:
     """What the results folder holds about each paper, by profile; read once for all pages."""
-    return {paper: gather(load_spec(paper), results) for paper in list_papers()}
+    return {paper: gather_results(load_spec(paper), results) for paper in list_papers()}
 
 
 @cache
@@ -80,7 +80,7 @@ def numbers(results: Path) -> list[Number]:
 
 def _number(paper: str, table: str, profile: str, each: Evidence, training: Result) -> Number:
     values, unit = list(each.values.values()), each.results[0].unit
-    spread = f" ± {show_number(mean_interval(values).half, unit)}" if len(values) > 1 else ""
+    spread = f" ± {format_value(mean_interval(values).half_width, unit)}" if len(values) > 1 else ""
     return Number(
         paper,
         table_label(table),
@@ -91,8 +91,8 @@ def _number(paper: str, table: str, profile: str, each: Evidence, training: Resu
         routing_of(training["model"], training["options"]),
         training["data"],
         profile,
-        f"{show_number(statistics.fmean(values), unit)}{spread} {unit}",
-        show_published(each.cell.published) if each.cell.published is not None else "",
+        f"{format_value(statistics.fmean(values), unit)}{spread} {unit}",
+        format_published(each.cell.published) if each.cell.published is not None else "",
         len(values),
     )
 
@@ -103,11 +103,11 @@ def trials(results: Path) -> list[Trial]:
     found = []
     for label, runs in grid(results).items():
         run, options = runs[0], dict(part.split("=") for part in label.partition(":")[2].split(",") if part)
-        spread = share_interval([1.0], [run["test_accuracy"]], [run["test_images"]])
+        spread = proportion_interval([1.0], [run["test_accuracy"]], [run["test_images"]])
         percent = Interval(100 * run["test_accuracy"], 100 * spread.low, 100 * spread.high)
         routing = routing_of(run["model"], options)
         found.append(Trial(label, run["model"], routing, percent, run["parameters"], run["test_images"]))
-    return sorted(found, key=lambda trial: -trial.accuracy.centre)
+    return sorted(found, key=lambda trial: -trial.accuracy.center)
 
 
 def grid(results: Path) -> dict[str, list[Result]]:

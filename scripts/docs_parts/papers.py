@@ -8,7 +8,7 @@ from pathlib import Path
 from docs_parts.found import all_evidence
 from docs_parts.marks import Maker
 from torchcaps.reproduce.markdown import claims_table, summary_markdown
-from torchcaps.reproduce.report import Judged, judge_paper
+from torchcaps.reproduce.report import ClaimVerdicts, judge_paper
 
 NOTHING = "No results yet: `torchcaps reproduce` makes them."
 DECIDED = ("holds", "does not hold")
@@ -16,24 +16,24 @@ DECIDED = ("holds", "does not hold")
 
 def claims_summary(results: Path, link: str) -> str:
     """How many claims of each paper hold; ``link`` makes an address of a paper's name."""
-    claims = judged_claims(results)
+    claims = claim_verdicts(results)
     return summary_markdown(claims, link=link) if _measured(claims) else NOTHING
 
 
 def claims_decided(results: Path) -> str:
     """Every claim that came out one way or the other."""
-    claims = judged_claims(results)
+    claims = claim_verdicts(results)
     decided = {paper: [each for each in judged if each[1].verdict in DECIDED] for paper, judged in claims.items()}
     return claims_table(decided) if any(decided.values()) else "None of the claims is decided yet."
 
 
 @cache
-def judged_claims(results: Path) -> dict[str, Judged]:
+def claim_verdicts(results: Path) -> dict[str, ClaimVerdicts]:
     """The claims of all papers, judged once for all pages."""
     return {paper: judge_paper(evidence) for paper, evidence in all_evidence(results).items()}
 
 
-def _measured(claims: dict[str, Judged]) -> bool:
+def _measured(claims: dict[str, ClaimVerdicts]) -> bool:
     return any(judgement.measured for judged in claims.values() for _, judgement in judged)
 
 

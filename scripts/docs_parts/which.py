@@ -10,10 +10,10 @@ from docs_parts.marks import Maker, table
 from torchcaps.data import datasets
 from torchcaps.models.registry import models
 from torchcaps.reproduce.claims_text import table_label
-from torchcaps.reproduce.intervals import share_interval
+from torchcaps.reproduce.intervals import proportion_interval
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.spec import PROFILES
-from torchcaps.reproduce.tables import markdown_text
+from torchcaps.reproduce.tables import escape_markdown
 
 
 def accuracy_and_speed(results: Path) -> str:
@@ -24,7 +24,7 @@ def accuracy_and_speed(results: Path) -> str:
         [
             f"`{trial.model}`",
             "capsules" if models.get(trial.model).capsules else "plain",
-            f"{trial.accuracy.centre:.1f} ({trial.accuracy.low:.1f} to {trial.accuracy.high:.1f})",
+            f"{trial.accuracy.center:.1f} ({trial.accuracy.low:.1f} to {trial.accuracy.high:.1f})",
             f"{steps[trial.model]:.1f}" if trial.model in steps else "",
             f"{answers[trial.model]:.1f}" if trial.model in answers else "",
             f"{trial.parameters:,}",
@@ -45,16 +45,16 @@ def _leaders(found: list[Trial], steps: dict[str, float]) -> list[str]:
     with_it = f" {_listed(level)} cannot be told from it by these images." if level else ""
     capsules = [trial for trial in found if models.get(trial.model).capsules]
     plain = [trial for trial in found if not models.get(trial.model).capsules]
-    gap = share_interval(
+    gap = proportion_interval(
         [1.0, -1.0],
-        [capsules[0].accuracy.centre / 100, plain[0].accuracy.centre / 100],
+        [capsules[0].accuracy.center / 100, plain[0].accuracy.center / 100],
         [capsules[0].images, plain[0].images],
     )
     verdict = "level" if gap.low < 0 < gap.high else "ahead" if gap.low > 0 else "behind"
     timed = sorted((steps[trial.model], trial.model) for trial in capsules if trial.model in steps)
     quick = sorted((steps[trial.model], trial.model) for trial in plain if trial.model in steps)
     lines = [
-        f"**Most accurate under this budget:** `{best.model}`, {best.accuracy.centre:.1f} %.{with_it}",
+        f"**Most accurate under this budget:** `{best.model}`, {best.accuracy.center:.1f} %.{with_it}",
         f"**Capsules or a plain network?** The best capsule network here, `{capsules[0].model}`, is {verdict} "
         f"{'with' if verdict == 'level' else 'of' if verdict == 'ahead' else ''} the best plain one, "
         f"`{plain[0].model}`: difference {100 * (gap.low + gap.high) / 2:.1f} points, 95 % interval "
@@ -70,8 +70,8 @@ def _leaders(found: list[Trial], steps: dict[str, float]) -> list[str]:
 
 def _apart(first: Trial, second: Trial) -> bool:
     """Whether the 95 % interval of the difference leaves out zero."""
-    shares = [first.accuracy.centre / 100, second.accuracy.centre / 100]
-    gap = share_interval([1.0, -1.0], shares, [first.images, second.images])
+    shares = [first.accuracy.center / 100, second.accuracy.center / 100]
+    gap = proportion_interval([1.0, -1.0], shares, [first.images, second.images])
     return not gap.low <= 0 <= gap.high
 
 
@@ -81,7 +81,7 @@ def under_change(results: Path) -> str:
     rows = [
         [
             f"[{each.paper}, {each.table}](papers/{each.paper}.md)",
-            markdown_text(f"{each.row}: {each.column}"),
+            escape_markdown(f"{each.row}: {each.column}"),
             each.ours,
             each.published,
             f"{each.data}, {each.seeds}",

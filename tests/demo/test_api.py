@@ -197,8 +197,8 @@ def test_results_are_read_once_and_hold_up_nobody(
         gate.wait(20)
         return gather(*arguments)
 
-    gather = reproduce_results.gather
-    monkeypatch.setattr(reproduce_results, "gather", slow_gather)
+    gather = reproduce_results.gather_results
+    monkeypatch.setattr(reproduce_results, "gather_results", slow_gather)
     monkeypatch.setattr(results, "FRESH_SECONDS", 0)
     (results_folder / "new.json").write_text("{}")
     stream = io.BytesIO()

@@ -51,8 +51,8 @@ from torchcaps.pretrained.loading import load_trained_run
 from torchcaps.pretrained.model_card import model_card
 from torchcaps.reproduce.figures import table_pictures
 from torchcaps.reproduce.report import made_with
-from torchcaps.reproduce.results import gather, read_result
-from torchcaps.reproduce.runner import _troubles
+from torchcaps.reproduce.results import gather_results, read_result
+from torchcaps.reproduce.runner import run_warnings
 from torchcaps.reproduce.spec import load_spec, read_spec
 from torchcaps.reproduce.tables import build_table
 from torchcaps.train import config as run_config
@@ -126,7 +126,7 @@ def read_run_result(path: Path) -> object:
     result = run.result(*REQUIRED_FIELDS)
     list(map(str, table_cells(COLUMNS, [result])))
     card = model_card(load_trained_run(run.path), load_with="x", sha256="x")
-    return card, _troubles({"": run}), json.dumps(result, allow_nan=False)
+    return card, run_warnings({"": run}), json.dumps(result, allow_nan=False)
 
 
 def read_environment(path: Path) -> object:
@@ -150,7 +150,7 @@ def read_robustness(path: Path) -> object:
 def read_cell(path: Path) -> object:
     """A cell's result as 'torchcaps report' reads it."""
     spec = load_spec(path.parts[-3])
-    evidence = gather(spec, path.parents[2])[0]
+    evidence = gather_results(spec, path.parents[2])[0]
     return (
         build_table(evidence, path.parts[-2]),
         table_pictures(evidence, path.parts[-2]),

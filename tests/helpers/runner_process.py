@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from tests.helpers.killed_training import kill_before
-from tests.helpers.small_paper import new_call, small_spec, small_work
-from torchcaps.reproduce.runner import work_through
+from tests.helpers.small_paper import new_context, small_jobs, small_spec
+from torchcaps.reproduce.runner import run_jobs
 
 
 def main() -> None:
@@ -17,8 +17,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if step:
         kill_before(step[0])
-    works = small_work(spec=small_spec(epochs=epochs))
-    work_through(works, new_call(folder, works))
+    jobs = small_jobs(spec=small_spec(epochs=epochs))
+    run_jobs(jobs, new_context(folder, jobs))
 
 
 if __name__ == "__main__":

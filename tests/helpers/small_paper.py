@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import tests.helpers.tiny_model  # noqa: F401  (registers the model)
-from torchcaps.reproduce.jobs import Work, plan
-from torchcaps.reproduce.measures import Measured, MeasureRecord, Subject, measures
-from torchcaps.reproduce.runner import Call, Folders, failures
+from torchcaps.reproduce.jobs import Job, plan_jobs
+from torchcaps.reproduce.measures import MeasureInput, Measurement, MeasureRecord, measures
+from torchcaps.reproduce.runner import Folders, RunnerContext, failed_results
 from torchcaps.reproduce.spec import Spec, read_spec
 from torchcaps.train import load
 
@@ -45,31 +45,31 @@ def small_spec(rate: float = 0.01, epochs: int = 1) -> Spec:
     return read_spec(SPEC.replace("RATE", str(rate)).replace("EPOCHS", str(epochs)))
 
 
-def small_work(table: str = "table1", spec: Spec | None = None, cells: list[str] | None = None) -> list[Work]:
-    return plan(spec or small_spec(), "laptop", tables=[table], cells=cells)
+def small_jobs(table: str = "table1", spec: Spec | None = None, cells: list[str] | None = None) -> list[Job]:
+    return plan_jobs(spec or small_spec(), "laptop", tables=[table], cells=cells)
 
 
-def new_call(folder: Path, works: list[Work], **settings: object) -> Call:
+def new_context(folder: Path, jobs: list[Job], **settings: object) -> RunnerContext:
     folders = Folders(folder / "results", folder / "runs")
-    return Call(folders, old_failures=failures(works, folders.results), **settings)  # type: ignore[arg-type]
+    return RunnerContext(folders, previous_failures=failed_results(jobs, folders.results), **settings)  # type: ignore[arg-type]
 
 
-def weights_mean(subject: Subject) -> Measured:
+def weights_mean(subject: MeasureInput) -> Measurement:
     runs = [subject.run, *subject.others.values()]
     # One line for each measurement, so that a test can count them.
     subject.shared.mkdir(parents=True, exist_ok=True)
     with (subject.shared / "measured.txt").open("a") as file:
         file.write(f"{' '.join(run.path.name for run in runs)} {subject.settings}\n")
     means = [next(iter(load(run.path).parameters())).mean().item() for run in runs]
-    return Measured(sum(means) * subject.settings.get("times", 1), warnings=("this means nothing",))
+    return Measurement(sum(means) * subject.settings.get("times", 1), warnings=("this means nothing",))
 
 
-def always_wrong(subject: Subject) -> Measured:
+def always_wrong(subject: MeasureInput) -> Measurement:
     raise ZeroDivisionError("one of\nthose days")
 
 
-def needs_a_run(subject: Subject) -> Measured:
-    return Measured(float(len(subject.run.path.name)))
+def needs_a_run(subject: MeasureInput) -> Measurement:
+    return Measurement(float(len(subject.run.path.name)))
 
 
 for name, function in (("weights-mean", weights_mean), ("always-wrong", always_wrong), ("needs-a-run", needs_a_run)):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import tests.helpers.tiny_model  # noqa: F401  (registers the model)
-from torchcaps.reproduce.measures import Measured, Subject, measures
+from torchcaps.reproduce.measures import MeasureInput, Measurement, measures
 from torchcaps.train import RunFolder, fit_run, new_run, resolve
 
 
@@ -18,7 +18,9 @@ def small_run(path: Path, **settings: Any) -> RunFolder:
     return run
 
 
-def measured(name: str, run: RunFolder | None, others: dict[str, RunFolder] | None = None, **settings: Any) -> Measured:
+def measured(
+    name: str, run: RunFolder | None, others: dict[str, RunFolder] | None = None, **settings: Any
+) -> Measurement:
     """A measure of a run."""
     shared = Path("shared") if run is None else run.path.parent / "shared"
-    return measures.get(name).function(Subject(run, others or {}, 0, settings, shared))
+    return measures.get(name).function(MeasureInput(run, others or {}, 0, settings, shared))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchcaps.reproduce.jobs import plan
-from torchcaps.reproduce.results import CellResult, write_result
+from torchcaps.reproduce.jobs import plan_jobs
+from torchcaps.reproduce.results import CellResult, save_result
 from torchcaps.reproduce.spec import Spec, read_spec
 
 TEXT = """
@@ -71,7 +71,7 @@ def write_made(
     spec = made_spec()
     table, name = path.split("/")
     profile = more.pop("profile", "laptop")
-    work = plan(spec, profile, tables=[table], cells=[name], seeds=1)[0]
+    job = plan_jobs(spec, profile, tables=[table], cells=[name], seeds=1)[0]
     files = []
     for seed, value in enumerate(values, first_seed):
         result = CellResult(
@@ -81,12 +81,12 @@ def write_made(
                 "cell": name,
                 "profile": profile,
                 "seed": seed,
-                "measure": work.measure,
+                "measure": job.measure,
                 "unit": unit,
                 "value": value,
-                "published": work.cell.published,
-                "fingerprint": work.fingerprint(),
-                "training": work.training.config.model_dump(mode="json") if work.training else None,
+                "published": job.cell.published,
+                "fingerprint": job.fingerprint(),
+                "training": job.training.config.model_dump(mode="json") if job.training else None,
                 "training_seconds": 90.0,
                 "selection_split": "validation",
                 "environment": ENVIRONMENT,
@@ -94,6 +94,6 @@ def write_made(
             }
         )
         target = folder / spec.paper / table / f"{name}-{profile}-seed{seed}.json"
-        write_result(target, result)
+        save_result(target, result)
         files.append(target)
     return files

@@ -29,7 +29,7 @@ from torchcaps.pretrained.hub import from_folder, save_pretrained
 from torchcaps.reproduce.estimate import Estimator
 from torchcaps.reproduce.report import report_paper
 from torchcaps.reproduce.results import read_result
-from torchcaps.reproduce.runner import Folders, _troubles
+from torchcaps.reproduce.runner import Folders, run_warnings
 from torchcaps.reproduce.spec import load_spec
 from torchcaps.train import RunFolder, fit_run, load, new_run, open_run, read_metrics, resolve
 from torchcaps.train.checkpoint import TrainingProgress, load_checkpoint, read_progress, save_checkpoint
@@ -220,7 +220,7 @@ OPEN: dict[str, Callable[[RunFolder], object]] = {
     "serve": lambda run: load_run_models([run.path]),
     "card": lambda run: save_pretrained(run.path, run.path / "hub"),
     "compare": _compared,
-    "reproduce": lambda run: _troubles({"": run}),
+    "reproduce": lambda run: run_warnings({"": run}),
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.reproduce.jobs import digest, plan
+from torchcaps.reproduce.jobs import digest, plan_jobs
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.spec import PROFILES, list_papers, load_spec
 
@@ -26,7 +26,9 @@ Key = tuple[str, str, str, str]
 @pytest.fixture(scope="module")
 def current() -> dict[Key, str]:
     """Fingerprint of every cell by paper, profile, table and name."""
-    jobs = [job for paper in list_papers() for profile in PROFILES for job in plan(load_spec(paper), profile, seeds=1)]
+    jobs = [
+        job for paper in list_papers() for profile in PROFILES for job in plan_jobs(load_spec(paper), profile, seeds=1)
+    ]
     return {(job.spec.paper, job.profile, job.table, job.name): job.fingerprint() for job in jobs}
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce import engines
-from torchcaps.reproduce.engines import run_on
-from torchcaps.reproduce.jobs import Work, plan
+from torchcaps.reproduce.engines import run_on_engine
+from torchcaps.reproduce.jobs import Job, plan_jobs
 from torchcaps.reproduce.results import find_results
-from torchcaps.reproduce.runner import Call, Folders, failures, state_of
+from torchcaps.reproduce.runner import Folders, RunnerContext, failed_results, job_state
 from torchcaps.reproduce.spec import read_spec
 
 SPEC = """
@@ -43,16 +43,18 @@ claims: {}
 CELLS, TRAININGS = 6, 4
 
 
-def works(epochs: int = 1) -> list[Work]:
-    return plan(read_spec(SPEC.replace("EPOCHS", str(epochs))), "laptop")
+def engine_jobs(epochs: int = 1) -> list[Job]:
+    return plan_jobs(read_spec(SPEC.replace("EPOCHS", str(epochs))), "laptop")
 
 
-def run(folder: Path, engine: str, jobs: int, todo: list[Work] | None = None, **settings: object) -> list[str]:
+def run(folder: Path, engine: str, workers: int, todo: list[Job] | None = None, **settings: object) -> list[str]:
     """Work through the table; what was said."""
-    todo, said = todo or works(), list[str]()
+    todo, said = todo or engine_jobs(), list[str]()
     folders = Folders(folder / "results", folder / "runs")
-    call = Call(folders, old_failures=failures(todo, folders.results), announce=said.append, **settings)  # type: ignore[arg-type]
-    run_on(engine, jobs, todo, call)
+    context = RunnerContext(
+        folders, previous_failures=failed_results(todo, folders.results), log=said.append, **settings
+    )  # type: ignore[arg-type]
+    run_on_engine(engine, todo, context, workers=workers)
     return said
 
 
@@ -89,8 +91,8 @@ def test_two_local_workers_end_like_one_process(tmp_path: Path, alone: Path, mon
 
 def test_workers_stop_when_somebody_asks_and_others_go_on(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tests.reproduce.test_engines import run, works\n"
-        "run(Path(sys.argv[1]), 'local', 2, works(epochs=100))"
+        "import sys; from pathlib import Path; from tests.reproduce.test_engines import engine_jobs, run\n"
+        "run(Path(sys.argv[1]), 'local', 2, engine_jobs(epochs=100))"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 90
@@ -100,7 +102,7 @@ def test_workers_stop_when_somebody_asks_and_others_go_on(tmp_path: Path) -> Non
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert "Interrupted" in errors
-    assert [state_of(work, tmp_path / "results") for work in works(epochs=100)] == ["open"] * CELLS
+    assert [job_state(job, tmp_path / "results") for job in engine_jobs(epochs=100)] == ["open"] * CELLS
     assert "Traceback" not in logs(tmp_path), "the workers end in peace"
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from benchmarks.training_speeds import every_network
 
-from tests.helpers.small_paper import new_call, small_spec, small_work
+from tests.helpers.small_paper import new_context, small_jobs, small_spec
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json, write_json
 from torchcaps.reproduce.estimate import Estimator, parse_duration, shipped_machine, shipped_speeds, speed_key
-from torchcaps.reproduce.jobs import Training, chosen_work, find_training
-from torchcaps.reproduce.runner import Folders, work_through
+from torchcaps.reproduce.jobs import TrainingJob, select_jobs, training_job
+from torchcaps.reproduce.runner import Folders, run_jobs
 from torchcaps.reproduce.spec import load_spec
 from torchcaps.reproduce.status import plan_rows
 from torchcaps.train import new_run
@@ -33,7 +33,7 @@ def kept(tmp_path: Path) -> list[Path]:
 
 
 def test_a_speed_is_measured_once_and_kept(folders: Folders, tmp_path: Path) -> None:
-    config = small_work()[0].trainings[0].config
+    config = small_jobs()[0].trainings[0].config
     assert Estimator(folders, may_measure=False).speed(config) is None
     assert kept(tmp_path) == []
     speed = Estimator(folders).speed(config)
@@ -46,7 +46,7 @@ def test_a_speed_is_measured_once_and_kept(folders: Folders, tmp_path: Path) -> 
 
 
 def test_a_network_of_the_papers_has_a_time_from_another_machine(folders: Folders, tmp_path: Path) -> None:
-    config = find_training(load_spec("gu2021"), "capsnet-mnist", "paper", 0).config
+    config = training_job(load_spec("gu2021"), "capsnet-mnist", "paper", 0).config
     shipped = Estimator(folders, may_measure=False).speed(config)
     assert shipped == shipped_speeds()[speed_key(config)]
     assert "threads" in shipped_machine()
@@ -62,11 +62,11 @@ def test_every_network_of_the_papers_was_timed() -> None:
 
 
 def test_what_was_trained_here_comes_before_what_is_kept(folders: Folders, tmp_path: Path) -> None:
-    works = small_work(cells=["mean"])[:1]
-    work_through(works, new_call(tmp_path, works))
-    result_file = works[0].trainings[0].path(folders.runs) / "result.json"
+    jobs = small_jobs(cells=["mean"])[:1]
+    run_jobs(jobs, new_context(tmp_path, jobs))
+    result_file = jobs[0].trainings[0].path(folders.runs) / "result.json"
     write_json(result_file, read_json(result_file) | {"images_per_second": 50.0})
-    config = works[0].trainings[0].config
+    config = jobs[0].trainings[0].config
     assert Estimator(folders).speed(config) == 50.0
     assert kept(tmp_path) == []
     # One epoch of 180 images, and four looks at the other 20, which are three times as fast.
@@ -78,33 +78,33 @@ def test_what_was_trained_here_comes_before_what_is_kept(folders: Folders, tmp_p
 
 
 def test_a_shared_training_counts_once_and_a_trained_one_not_at_all(folders: Folders, tmp_path: Path) -> None:
-    works = small_work()[:3]
-    first, again, both = Estimator(folders).seconds(works)
+    jobs = small_jobs()[:3]
+    first, again, both = Estimator(folders).seconds(jobs)
     assert first is not None
     assert first > 0
     assert again == 0, "its training is counted before"
     assert both is not None
     assert both > 0, "one of its two trainings is its own"
-    work_through(works[:1], new_call(tmp_path, works))
+    run_jobs(jobs[:1], new_context(tmp_path, jobs))
     measured = Estimator(folders)
-    assert measured.seconds(works[:1])[0] == pytest.approx(measured._measure_seconds["weights-mean", "laptop"])
-    assert (measured.seconds(works[:1], anew=True)[0] or 0) > (measured.seconds(works[:1])[0] or 0)
+    assert measured.seconds(jobs[:1])[0] == pytest.approx(measured._measure_seconds["weights-mean", "laptop"])
+    assert (measured.seconds(jobs[:1], include_trained=True)[0] or 0) > (measured.seconds(jobs[:1])[0] or 0)
 
 
 def test_a_matched_training_counts_with_what_it_is_matched_to(folders: Folders) -> None:
-    plain, _, other, *_ = small_work()
+    plain, _, other, *_ = small_jobs()
     assert plain.training is not None
     assert other.training is not None
-    matched = replace(plain, training=Training(plain.training.config, matched_to=other.training.config))
+    matched = replace(plain, training=TrainingJob(plain.training.config, matched_to=other.training.config))
     estimator = Estimator(folders)
     expected = sum(estimator.training_seconds(each.config) or 0 for each in (plain.training, other.training))
     assert estimator.seconds([matched]) == [pytest.approx(expected)]
 
 
 def test_the_plan_says_what_is_shared_and_what_is_done(folders: Folders, tmp_path: Path) -> None:
-    works = small_work()
-    work_through(works[:1], new_call(tmp_path, works))
-    rows, seconds = plan_rows(works, folders)
+    jobs = small_jobs()
+    run_jobs(jobs[:1], new_context(tmp_path, jobs))
+    rows, seconds = plan_rows(jobs, folders)
     assert seconds > 0
     assert rows[0] == ("small2026", "table1", "mean", "0", "first (trained)", "done", "")
     assert rows[2][2:6] == ("both", "0", "second, first (trained)", "open")
@@ -114,16 +114,16 @@ def test_the_plan_says_what_is_shared_and_what_is_done(folders: Folders, tmp_pat
 def test_names_are_checked_and_the_nearest_is_suggested() -> None:
     spec = small_spec()
     with pytest.raises(TorchcapsError, match="table of small2026 'tabel1' is unknown: did you mean 'table1'"):
-        chosen_work([spec], "laptop", table="tabel1", cells=[], seeds=None)
+        select_jobs([spec], "laptop", table="tabel1", cells=[], seeds=None)
     with pytest.raises(TorchcapsError, match="cell of small2026 table1 'maen' is unknown: did you mean 'mean'"):
-        chosen_work([spec], "laptop", table="table1", cells=["maen"], seeds=None)
+        select_jobs([spec], "laptop", table="table1", cells=["maen"], seeds=None)
     with pytest.raises(TorchcapsError, match="name the paper instead of 'all'"):
-        chosen_work([spec, spec], "laptop", table="table1", cells=[], seeds=None)
+        select_jobs([spec, spec], "laptop", table="table1", cells=[], seeds=None)
     with pytest.raises(TorchcapsError, match="there is nothing to measure in profile laptop"):
-        chosen_work([spec], "laptop", table="table1", cells=["cited"], seeds=None)
+        select_jobs([spec], "laptop", table="table1", cells=["cited"], seeds=None)
     with pytest.raises(TorchcapsError, match="paper 'gu2012' is unknown: did you mean 'gu2021'"):
         load_spec("gu2012")
-    assert len(chosen_work([spec], "laptop", table=None, cells=["fine", "mean"], seeds=4)) == 8
+    assert len(select_jobs([spec], "laptop", table=None, cells=["fine", "mean"], seeds=4)) == 8
 
 
 @pytest.mark.parametrize("text", ["", "30", "m", "-3m", "30 m", "half an hour", "1e9s"])

@@ -11,7 +11,7 @@ from tests.reference import intervals as slow
 from torchcaps.reproduce.intervals import (
     mean_interval,
     paired_interval,
-    share_interval,
+    proportion_interval,
     student_quantile,
     welch_interval,
 )
@@ -36,28 +36,28 @@ def test_quantile_nears_the_normal_one() -> None:
 def test_welch_is_the_formula_written_out() -> None:
     found = welch_interval([1, -1], [FIRST, SECOND])
     (m, v), (n, w) = slow.mean_and_variance(FIRST), slow.mean_and_variance(SECOND)
-    half = student_quantile(slow.welch_freedom(FIRST, SECOND)) * math.sqrt(v / 4 + w / 3)
-    assert (found.centre, found.half) == pytest.approx((m - n, half))
-    assert (found.low, found.high) == pytest.approx((m - n - half, m - n + half))
+    half_width = student_quantile(slow.welch_freedom(FIRST, SECOND)) * math.sqrt(v / 4 + w / 3)
+    assert (found.center, found.half_width) == pytest.approx((m - n, half_width))
+    assert (found.low, found.high) == pytest.approx((m - n - half_width, m - n + half_width))
 
 
 def test_paired_is_that_of_the_differences() -> None:
     found = paired_interval([1, -1], [FIRST[:3], SECOND])
     assert found == mean_interval([a - b for a, b in zip(FIRST, SECOND, strict=False)])
-    assert found.half == pytest.approx(
+    assert found.half_width == pytest.approx(
         slow.TABLE[2] * math.sqrt(slow.mean_and_variance([1.1, 0.5, 1.2])[1] / 3), rel=1e-4
     )
 
 
 @pytest.mark.parametrize("right", [(950, 900), (1000, 1000), (0, 3)])
 def test_shares_are_agresti_and_caffo(right: tuple[int, int]) -> None:
-    found = share_interval([1, -1], [right[0] / 1000, right[1] / 1000], [1000, 1000])
+    found = proportion_interval([1, -1], [right[0] / 1000, right[1] / 1000], [1000, 1000])
     assert (found.low, found.high) == pytest.approx(slow.agresti_caffo(right, (1000, 1000)), abs=1e-7)
 
 
 def test_no_spread_is_no_width() -> None:
     found = welch_interval([1, -1], [[5, 5, 5], [3, 3, 3, 3]])
-    assert (found.low, found.centre, found.high) == (2, 2, 2)
+    assert (found.low, found.center, found.high) == (2, 2, 2)
 
 
 def test_intervals_hold_the_truth_in_95_of_100_cases() -> None:
@@ -69,7 +69,7 @@ def test_intervals_hold_the_truth_in_95_of_100_cases() -> None:
         a, b = draw.normal(1, 1, 3), draw.normal(0, 2, 4)
         paired = paired_interval([1, -1], [a.tolist(), b[:3].tolist()])
         welch = welch_interval([1, -1], [a.tolist(), b.tolist()])
-        shares = share_interval([1, -1], (draw.binomial(500, (0.98, 0.9)) / 500).tolist(), [500, 500])
+        shares = proportion_interval([1, -1], (draw.binomial(500, (0.98, 0.9)) / 500).tolist(), [500, 500])
         held["paired"] += paired.low < 1 < paired.high
         held["welch"] += welch.low < 1 < welch.high
         held["shares"] += shares.low < 0.08 < shares.high

@@ -53,7 +53,7 @@ def test_a_step_is_really_timed(runs: list[RunFolder], monkeypatch: pytest.Monke
 def test_what_is_timed_is_what_the_run_trains() -> None:
     options = {"filters": 8, "types": 2, "decoder": "none"}
     config = resolve(model="capsnet", data="turntable-small", options=options, loss="cross-entropy", batch_size=32)
-    subject = Timed(timed.net_of(config), "torchcaps")
+    subject = Timed(timed.bench_net(config), "torchcaps")
     assert subject.images.shape == (32, 2, 32, 32)
     assert subject.model.classes == 5
     assert subject.model.decoder is None

@@ -11,11 +11,11 @@ import pytest
 from tests.conftest import Command
 from tests.helpers.synthetic_results import made_spec, write_made
 from torchcaps.errors import TorchcapsError
-from torchcaps.reproduce.jobs import plan
+from torchcaps.reproduce.jobs import plan_jobs
 from torchcaps.reproduce.markdown import write_markdown
 from torchcaps.reproduce.pages import write_site
 from torchcaps.reproduce.report import PaperReport, find_papers, read_report, report_paper
-from torchcaps.reproduce.results import read_result, write_result
+from torchcaps.reproduce.results import read_result, save_result
 from torchcaps.reproduce.spec import load_spec
 
 PIXEL = base64.b64decode(
@@ -123,14 +123,14 @@ def test_results_of_an_unknown_paper_are_refused(tmp_path: Path) -> None:
 
 def test_command_builds_the_site(tmp_path: Path, torchcaps_command: Command) -> None:
     (made,) = write_made(tmp_path / "made", "table1/a", [79.5], images=1000)
-    work = plan(load_spec("gu2021"), "laptop", tables=["table1"], cells=["capsnet-affnist"], seeds=1)[0]
-    place = {"paper": "gu2021", "table": "table1", "cell": work.name, "fingerprint": work.fingerprint()}
-    write_result(work.result_file(tmp_path / "results"), read_result(made).model_copy(update=place))
+    job = plan_jobs(load_spec("gu2021"), "laptop", tables=["table1"], cells=["capsnet-affnist"], seeds=1)[0]
+    place = {"paper": "gu2021", "table": "table1", "cell": job.name, "fingerprint": job.fingerprint()}
+    save_result(job.result_file(tmp_path / "results"), read_result(made).model_copy(update=place))
     done = torchcaps_command("report", "--markdown", "docs")
     assert done.returncode == 0, done.stderr
     assert "Report: site/report/index.html" in done.stdout
     assert "79.50" in (tmp_path / "site" / "report" / "gu2021.html").read_text()
     assert "79.50 (paper 79)" in (tmp_path / "docs" / "gu2021.md").read_text()
-    work.result_file(tmp_path / "results").write_text("{}")
+    job.result_file(tmp_path / "results").write_text("{}")
     with pytest.raises(TorchcapsError, match="is not the result of a cell: paper: Field required"):
         read_report(tmp_path / "results")

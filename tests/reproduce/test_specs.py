@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from torchcaps.models import Model
-from torchcaps.reproduce.jobs import Training, find_training, plan
+from torchcaps.reproduce.jobs import TrainingJob, plan_jobs, training_job
 from torchcaps.reproduce.measures import measures
 from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec, list_papers, load_spec
 
@@ -35,7 +35,7 @@ def cells(spec: Spec) -> Iterator[tuple[str, Cell]]:
             yield f"{spec.paper} {table} {name}", cell
 
 
-def built(training: Training) -> Model:
+def built(training: TrainingJob) -> Model:
     with torch.device("meta"):  # shapes only: nothing is allocated
         return training.config.build_model()
 
@@ -83,9 +83,9 @@ def test_only_what_is_cited_has_no_measure(paper: str) -> None:
 @profiles
 def test_every_network_can_be_built(paper: str, profile: Profile) -> None:
     spec = load_spec(paper)
-    assert plan(spec, profile)
+    assert plan_jobs(spec, profile)
     for name in spec.trainings:
-        assert built(find_training(spec, name, profile, seed=0)).classes
+        assert built(training_job(spec, name, profile, seed=0)).classes
 
 
 @papers
@@ -103,7 +103,7 @@ def test_networks_are_as_large_as_printed(paper: str) -> None:
     for where, cell in cells(spec):
         if cell.measure != "parameters" or cell.training is None or cell.published is None:
             continue
-        model = built(find_training(spec, cell.training, "paper", seed=0))
+        model = built(training_job(spec, cell.training, "paper", seed=0))
         count = sum(parameter.numel() for parameter in model.parameters())
         if where in OTHER_COUNTS:
             assert count == OTHER_COUNTS[where]
@@ -137,7 +137,7 @@ def test_papers_share_what_they_train_alike(profile: Profile) -> None:
     runs = Path("runs")
 
     def path(paper: str, name: str) -> Path:
-        return find_training(load_spec(paper), name, profile, seed=0).path(runs)
+        return training_job(load_spec(paper), name, profile, seed=0).path(runs)
 
     assert path("gu2021", "capsnet-k9") == path("choi2019", "capsnet-affnist")
     assert path("gu2021", "capsnet-mnist") == path("choi2019", "capsnet-mnist-moved") == path("sabour2017", "capsnet")
@@ -147,7 +147,7 @@ def test_papers_share_what_they_train_alike(profile: Profile) -> None:
 def test_models_of_a_matched_table_stop_at_one_accuracy(profile: Profile) -> None:
     spec = load_spec("gu2021")
     matched = [name for name in spec.trainings if name.endswith("-matched")]
-    levels = {find_training(spec, name, profile, seed=0).config.stop_at_accuracy for name in matched}
+    levels = {training_job(spec, name, profile, seed=0).config.stop_at_accuracy for name in matched}
     assert len(matched) == 6
     assert len(levels) == 1
     assert None not in levels

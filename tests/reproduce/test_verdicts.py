@@ -9,12 +9,12 @@ import pytest
 from tests.helpers.synthetic_results import made_spec, write_made
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.intervals import student_quantile
-from torchcaps.reproduce.results import gather
-from torchcaps.reproduce.verdicts import Judgement, judge_claim
+from torchcaps.reproduce.results import gather_results
+from torchcaps.reproduce.verdicts import ClaimVerdict, judge_claim
 
 
-def judge(folder: Path, claim: str) -> Judgement:
-    laptop = gather(made_spec(), folder)[0]
+def judge(folder: Path, claim: str) -> ClaimVerdict:
+    laptop = gather_results(made_spec(), folder)[0]
     assert laptop.profile == "laptop"
     return judge_claim(claim, laptop)
 
@@ -22,9 +22,9 @@ def judge(folder: Path, claim: str) -> Judgement:
 def test_nothing_measured_is_undecided(tmp_path: Path) -> None:
     found = judge(tmp_path, "greater")
     assert found.verdict == "undecided"
-    assert found.findings[0].test == "not measured yet"
+    assert found.comparisons[0].test == "not measured yet"
     write_made(tmp_path, "table1/a", [98.0, 98.1, 98.2])
-    assert judge(tmp_path, "greater").findings[0].test == "not measured yet: B (MNIST)"
+    assert judge(tmp_path, "greater").comparisons[0].test == "not measured yet: B (MNIST)"
 
 
 @pytest.mark.parametrize(
@@ -36,22 +36,22 @@ def test_greater_over_seeds(tmp_path: Path, b: list[float], verdict: str) -> Non
     write_made(tmp_path, "table1/b", b, images=10_000)
     found = judge(tmp_path, "greater")
     assert found.verdict == verdict
-    assert found.findings[0].test == "paired t interval over 3 seeds"
-    assert found.findings[0].statement == "A <script> > B (MNIST, Table 1)"
+    assert found.comparisons[0].test == "paired t interval over 3 seeds"
+    assert found.comparisons[0].statement == "A <script> > B (MNIST, Table 1)"
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(1e-6, "holds"), (-1e-6, "undecided")])
 def test_the_interval_must_lie_wholly_on_the_right_side(tmp_path: Path, shift: float, verdict: str) -> None:
     """With values 90 + h + (-1, 0, 1), where h is half the interval, the lower end is exactly at the bound."""
-    half = student_quantile(2) / 3**0.5
-    write_made(tmp_path, "table1/a", [90 + half + shift + step for step in (-1, 0, 1)])
+    half_width = student_quantile(2) / 3**0.5
+    write_made(tmp_path, "table1/a", [90 + half_width + shift + step for step in (-1, 0, 1)])
     assert judge(tmp_path, "above").verdict == verdict
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(-1e-6, "does not hold"), (1e-6, "undecided")])
 def test_the_interval_must_lie_wholly_on_the_other_side(tmp_path: Path, shift: float, verdict: str) -> None:
-    half = student_quantile(2) / 3**0.5
-    write_made(tmp_path, "table1/a", [90 - half + shift + step for step in (-1, 0, 1)])
+    half_width = student_quantile(2) / 3**0.5
+    write_made(tmp_path, "table1/a", [90 - half_width + shift + step for step in (-1, 0, 1)])
     assert judge(tmp_path, "above").verdict == verdict
 
 
@@ -70,17 +70,17 @@ def test_pairing_takes_the_seeds_together(tmp_path: Path) -> None:
     write_made(tmp_path, "table1/b", [75.0], first_seed=3)
     found = judge(tmp_path, "greater")
     assert found.verdict == "undecided"
-    assert found.findings[0].test == "Welch's t interval over 3 and 4 seeds"
+    assert found.comparisons[0].test == "Welch's t interval over 3 and 4 seeds"
 
 
 def test_a_cell_that_counts_twice(tmp_path: Path) -> None:
     """(a - b) - (b - c) is a - 2b + c."""
     for cell, values in {"a": [90.0, 91, 92], "b": [80.0, 81, 82.5], "c": [75.0, 76, 77]}.items():
         write_made(tmp_path, f"table1/{cell}", values)
-    finding = judge(tmp_path, "gaps").findings[0]
-    assert finding.interval is not None
-    assert finding.interval.centre == pytest.approx((5 + 5 + 4) / 3)
-    assert finding.verdict == "holds"
+    result = judge(tmp_path, "gaps").comparisons[0]
+    assert result.interval is not None
+    assert result.interval.center == pytest.approx((5 + 5 + 4) / 3)
+    assert result.verdict == "holds"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_one_seed_of_shares_is_tested_over_images(tmp_path: Path, values: tuple[
     write_made(tmp_path, "table1/b", values[1:], images=10_000)
     found = judge(tmp_path, "greater")
     assert found.verdict == verdict
-    assert found.findings[0].test == "normal interval over 10,000 images: seeds were not repeated"
+    assert found.comparisons[0].test == "normal interval over 10,000 images: seeds were not repeated"
 
 
 def test_fewer_images_decide_less(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_one_seed_of_what_is_no_share_is_undecided(tmp_path: Path) -> None:
     write_made(tmp_path, "table1/b", [9.0], unit="ratio")
     found = judge(tmp_path, "greater")
     assert found.verdict == "undecided"
-    assert "no share of images" in found.findings[0].test
+    assert "no share of images" in found.comparisons[0].test
 
 
 def test_what_is_counted_needs_no_seeds(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_seeds_without_spread_fall_back_on_images(tmp_path: Path) -> None:
     write_made(tmp_path, "table1/b", [0.025] * 3, images=4000)
     found = judge(tmp_path, "greater")
     assert found.verdict == "undecided"
-    assert "do not differ" in found.findings[0].test
+    assert "do not differ" in found.comparisons[0].test
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_cautions_name_warnings_failures_and_earlier_settings(tmp_path: Path) ->
 def test_results_of_earlier_settings_give_way(tmp_path: Path) -> None:
     write_made(tmp_path, "table1/a", [50.0], first_seed=7, fingerprint="0")
     write_made(tmp_path, "table1/a", [98.0, 98.1, 98.2])
-    evidence = gather(made_spec(), tmp_path)[0].cells["table1/a"]
+    evidence = gather_results(made_spec(), tmp_path)[0].cells["table1/a"]
     assert not evidence.outdated
     assert evidence.values == {0: 98.0, 1: 98.1, 2: 98.2}
 
 
 def test_profiles_are_kept_apart(tmp_path: Path) -> None:
     write_made(tmp_path, "table1/a", [98.0], profile="paper")
-    laptop, paper = gather(made_spec(), tmp_path)
+    laptop, paper = gather_results(made_spec(), tmp_path)
     assert not laptop.has_results()
     assert paper.has_results(["table1/a"])
     assert not paper.has_results(["table1/b"])
@@ -171,14 +171,14 @@ def test_foreign_and_broken_files_are_refused(tmp_path: Path) -> None:
     moved = path.with_name("b-laptop-seed0.json")
     path.rename(moved)
     with pytest.raises(TorchcapsError, match=r"belongs to made2020/table1/a-laptop-seed0\.json: move it there"):
-        gather(made_spec(), tmp_path)
+        gather_results(made_spec(), tmp_path)
     moved.write_text(moved.read_text().replace('"table1"', '"table9"'))
     (tmp_path / "made2020" / "table9").mkdir()
     moved.rename(tmp_path / "made2020" / "table9" / "a-laptop-seed0.json")
     with pytest.raises(
         TorchcapsError, match="holds a result that the paper's spec does not: table of made2020 'table9'"
     ):
-        gather(made_spec(), tmp_path)
+        gather_results(made_spec(), tmp_path)
     broken = tmp_path / "made2020" / "table9" / "a-laptop-seed0.json"
     whole = broken.read_text()
     for text, message in (
@@ -189,7 +189,7 @@ def test_foreign_and_broken_files_are_refused(tmp_path: Path) -> None:
     ):
         broken.write_text(text)
         with pytest.raises(TorchcapsError, match=message):
-            gather(made_spec(), tmp_path)
+            gather_results(made_spec(), tmp_path)
 
 
 def test_notes_are_checked(tmp_path: Path) -> None:

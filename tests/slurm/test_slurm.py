@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reproduce.test_engines import CELLS, TRAININGS, logs, run, values, works
+from tests.reproduce.test_engines import CELLS, TRAININGS, engine_jobs, logs, run, values
 from tests.slurm.cluster import RUNNING, ask
 from tests.torture.scenarios import compare_runs
 from tests.torture.victims import Count
@@ -171,7 +171,7 @@ WARNED, PREEMPTED = ("scancel", "--signal=USR2"), ("scontrol", "requeue")
 @pytest.mark.parametrize("order", [WARNED, PREEMPTED], ids=["warned of its time limit", "preempted"])
 def test_a_job_of_a_grid_is_put_back_and_goes_on(tmp_path: Path, order: tuple[str, str]) -> None:
     """Near its time limit Slurm warns a job by a signal, which here comes early; then it ends and begins again."""
-    run(tmp_path / "alone", "local", 1, works(epochs=20))
+    run(tmp_path / "alone", "local", 1, engine_jobs(epochs=20))
     jobs: list[str] = []
 
     def disturb() -> None:
@@ -184,7 +184,7 @@ def test_a_job_of_a_grid_is_put_back_and_goes_on(tmp_path: Path, order: tuple[st
 
     disturber = threading.Thread(target=disturb)
     disturber.start()
-    run(tmp_path / "jobs", "slurm", 1, works(epochs=20))
+    run(tmp_path / "jobs", "slurm", 1, engine_jobs(epochs=20))
     disturber.join()
     assert "Restarts=1" in ask("scontrol", "show", "job", jobs[0])
     nothing_lost_nothing_twice(tmp_path)

@@ -15,12 +15,12 @@ import torch
 from safetensors.torch import load_file
 
 from tests.helpers.killed_training import die_in_the_middle_of_writing
-from tests.helpers.small_paper import new_call, small_spec, small_work
+from tests.helpers.small_paper import new_context, small_jobs, small_spec
 from tests.torture.victims import FINISHED, STOPPED, Count, expect, in_process, until_done
 from torchcaps.data.io.download import File, download_files, find_files
 from torchcaps.files import UNFINISHED
 from torchcaps.reproduce.results import find_results
-from torchcaps.reproduce.runner import work_through
+from torchcaps.reproduce.runner import run_jobs
 from torchcaps.train import Callback, RunFolder, fit_run, new_run, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
 from torchcaps.train.metrics import MetricRow
@@ -43,10 +43,10 @@ def make_run(path: Path, name: str, **settings: object) -> RunFolder:
     return new_run(resolve(**{**SETTINGS, **TRAININGS[name], **settings}), path)
 
 
-def undisturbed(work: Callable[[], object], said: Path) -> float:
+def undisturbed(job: Callable[[], object], said: Path) -> float:
     """Seconds that the work takes when nothing disturbs it."""
     began = time.monotonic()
-    ended = in_process(work, said)
+    ended = in_process(job, said)
     if ended.code != FINISHED:
         raise AssertionError(f"an undisturbed process {ended.describe()}")
     return time.monotonic() - began
@@ -140,8 +140,8 @@ def ask_to_stop(folder: Path, times: int, draw: random.Random, count: Count) -> 
 
 
 def reproduce(folder: Path) -> None:
-    works = small_work(spec=small_spec(epochs=2))
-    work_through(works, new_call(folder, works))
+    jobs = small_jobs(spec=small_spec(epochs=2))
+    run_jobs(jobs, new_context(folder, jobs))
 
 
 def results_of(folder: Path) -> dict[str, float | None]:

@@ -79,7 +79,7 @@ def papers(
     json: AsJson = False,
 ) -> None:
     """List the papers' tables and figures: how many cells, how many of them are done, how long all of it takes."""
-    from torchcaps.reproduce.estimate import shipped_machine, show_duration
+    from torchcaps.reproduce.estimate import format_duration, shipped_machine
     from torchcaps.reproduce.runner import Folders
     from torchcaps.reproduce.status import table_states
 
@@ -91,7 +91,7 @@ def papers(
         rows = []
         for state in tables:
             profiles = [
-                f"{state.done[profile]}/{wanted}\n{show_duration(state.seconds[profile])}"
+                f"{state.done[profile]}/{wanted}\n{format_duration(state.seconds[profile])}"
                 for profile, wanted in state.wanted.items()
             ]
             rows.append((state.table, state.title, str(state.cells), *profiles))

@@ -18,7 +18,7 @@ from torchcaps.cli.options import AsJson
 
 # MERGED torchcaps report
 if TYPE_CHECKING:
-    from torchcaps.reproduce.jobs import Work
+    from torchcaps.reproduce.jobs import Job
     from torchcaps.reproduce.runner import Folders
 
 Out = Annotated[Path, typer.Option(help="Folder of the results.")]
@@ -46,25 +46,25 @@ def reproduce(
 
     What is done is kept: the same command again goes on where it stood. Several of them at once share the work.
     """
-    from torchcaps.reproduce.engines import run_on
+    from torchcaps.reproduce.engines import run_on_engine
     from torchcaps.reproduce.estimate import parse_duration
-    from torchcaps.reproduce.jobs import checked_profile, chosen_specs, chosen_work
-    from torchcaps.reproduce.runner import Call, Folders, failures
+    from torchcaps.reproduce.jobs import check_profile, select_jobs, select_specs
+    from torchcaps.reproduce.runner import Folders, RunnerContext, failed_results
     from torchcaps.reproduce.status import count_states
 
     until = time.time() + parse_duration(budget) if budget else math.inf
     names = [name.strip() for name in (cell or "").split(",") if name.strip()]
-    works = chosen_work(chosen_specs(paper), checked_profile(profile), table=table, cells=names, seeds=seeds)
+    work = select_jobs(select_specs(paper), check_profile(profile), table=table, cells=names, seeds=seeds)
     folders = Folders(out, runs)
     if dry_run:
-        print_plan(works, folders, json)
+        print_plan(work, folders, json)
         return
     again = shlex.join(["torchcaps", *sys.argv[1:]])
-    call = Call(folders, until, failures(works, out), partial(console.err.print, soft_wrap=True))
+    context = RunnerContext(folders, until, failed_results(work, out), partial(console.err.print, soft_wrap=True))
     with console.resumable(again):
-        run_on(engine, jobs, works, call)
-    print_tables(works, folders, json)
-    states = count_states(works, out)
+        run_on_engine(engine, work, context, workers=jobs)
+    print_tables(work, folders, json)
+    states = count_states(work, out)
     if states["open"]:
         left = f"The time is over; everything is saved. {states['open']} are left. Go on with:\n  {again}"
         console.err.print(left, soft_wrap=True)
@@ -73,25 +73,25 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def print_plan(works: list[Work], folders: Folders, json: bool) -> None:
-    from torchcaps.reproduce.estimate import show_duration
+def print_plan(jobs: list[Job], folders: Folders, json: bool) -> None:
+    from torchcaps.reproduce.estimate import format_duration
     from torchcaps.reproduce.status import PLAN_COLUMNS, plan_rows
 
-    rows, seconds = plan_rows(works, folders)
+    rows, seconds = plan_rows(jobs, folders)
     if json:
         plan = [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
         console.print_json({"plan": plan, "seconds": seconds})
         return
     console.print_table("Plan", PLAN_COLUMNS, rows, numbers=1)
     console.out.print(
-        f"In all about {show_duration(seconds)} for one worker; measures that were never taken here are not counted."
+        f"In all about {format_duration(seconds)} for one worker; measures that were never taken here are not counted."
     )
 
 
-def print_tables(works: list[Work], folders: Folders, json: bool) -> None:
+def print_tables(jobs: list[Job], folders: Folders, json: bool) -> None:
     from torchcaps.reproduce.status import COLUMNS, FIGURES, summary_rows
 
-    tables = summary_rows(works, folders.results)
+    tables = summary_rows(jobs, folders.results)
     if json:
         named = {title: [dict(zip(COLUMNS, row, strict=True)) for row in rows] for title, rows in tables.items()}
         console.print_json(named)

@@ -114,12 +114,12 @@ def _describe(path: Path) -> tuple[str, int, int]:
 def read_results(folder: Path) -> list[PaperResults]:
     """What was measured, paper by paper; nothing where the folder has no results."""
     from torchcaps.reproduce.report import judge_paper
-    from torchcaps.reproduce.results import gather
+    from torchcaps.reproduce.results import gather_results
     from torchcaps.reproduce.spec import list_papers, load_spec
 
     shown = []
     for name in list_papers():
-        evidence = gather(load_spec(name), folder)
+        evidence = gather_results(load_spec(name), folder)
         if not any(each.has_results() for each in evidence):
             continue
         claims = [
@@ -128,7 +128,7 @@ def read_results(folder: Path) -> list[PaperResults]:
                 source=each.claim.source,
                 profile=profile,
                 verdict=each.verdict,
-                tests=[f"{finding.statement}: {finding.verdict} ({finding.test})" for finding in each.findings],
+                tests=[f"{result.statement}: {result.verdict} ({result.test})" for result in each.comparisons],
             )
             for profile, each in judge_paper(evidence)
             if each.measured

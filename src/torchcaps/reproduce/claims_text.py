@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from torchcaps.reproduce.estimate import show_duration
+from torchcaps.reproduce.estimate import format_duration
 from torchcaps.reproduce.measures import MeasureRecord, measures
 from torchcaps.reproduce.results import CellResult, Evidence, PaperEvidence
-from torchcaps.reproduce.spec import Cell, Claim, Comparison, Profile
+from torchcaps.reproduce.spec import Cell, Claim, ClaimComparison, Profile
 
 
 # MERGED Claims as formulas and in words: which cells count how often, what must be above what, and what
-def record_of(cell: Cell) -> MeasureRecord | None:
+def measure_record(cell: Cell) -> MeasureRecord | None:
     """The measure of a cell, if it has one that is known here."""
     return measures.get(cell.measure) if cell.measure in measures else None  # type: ignore[arg-type]
 
@@ -29,7 +29,7 @@ def table_label(name: str) -> str:
     return f"{'Table' if numbered[1] == 'table' else 'Figure'} {numbered[2]}{f', {numbered[3]}' if numbered[3] else ''}"
 
 
-def conditions(profile: Profile, cells: Iterable[Evidence]) -> str:
+def describe_conditions(profile: Profile, cells: Iterable[Evidence]) -> str:
     """One sentence or two: the profile, how many seeds, and what they cost."""
     found = [cell for cell in cells if cell.results]
     if not found:
@@ -40,9 +40,9 @@ def conditions(profile: Profile, cells: Iterable[Evidence]) -> str:
     return f"{', '.join(parts)}.{_selection(results)}"
 
 
-def how_measured(cells: Iterable[Evidence]) -> list[str]:
+def describe_measures(cells: Iterable[Evidence]) -> list[str]:
     """A sentence for each measure: its name, its unit and how the value is computed."""
-    found = filter(None, (record_of(each.cell) for each in cells))
+    found = filter(None, (measure_record(each.cell) for each in cells))
     return [f"{record.name} ({record.unit}): {record.how}." for record in dict.fromkeys(found)]
 
 
@@ -62,7 +62,7 @@ def _budget(results: Sequence[CellResult]) -> list[str]:
         parts.append(f"{words}, {passes}")
     seconds = [result.training_seconds for result in results if result.training_seconds]
     if seconds:
-        parts.append(f"{_range([round(each) for each in seconds], show_duration)} of training a run")
+        parts.append(f"{_range([round(each) for each in seconds], format_duration)} of training a run")
     return parts
 
 
@@ -81,7 +81,7 @@ def claimed_cells(claim: Claim) -> list[str]:
     return list(dict.fromkeys(path for comparison in claim.comparisons for path in cell_weights(comparison)))
 
 
-def cell_weights(comparison: Comparison) -> dict[str, float]:
+def cell_weights(comparison: ClaimComparison) -> dict[str, float]:
     """How often each cell counts in the sum that is held against the bound; the greater term counts positively."""
     found: dict[str, float] = {}
     for term, sign in zip(comparison.terms(), (1.0, -1.0), strict=False):
@@ -90,7 +90,7 @@ def cell_weights(comparison: Comparison) -> dict[str, float]:
     return found
 
 
-def find_bound(comparison: Comparison) -> tuple[float, float]:
+def comparison_bound(comparison: ClaimComparison) -> tuple[float, float]:
     """What the sum is held against, and on which side of it the right one is: 1 above, -1 below."""
     if comparison.greater:
         return 0.0, 1.0
@@ -103,7 +103,7 @@ def cell_label(path: str, paper: PaperEvidence) -> str:
     return f"{cell.row} ({cell.column})"
 
 
-def state(comparison: Comparison, paper: PaperEvidence) -> str:
+def format_comparison(comparison: ClaimComparison, paper: PaperEvidence) -> str:
     """The comparison as a formula of rows or of columns, whichever differ; what is common stands once, at its end."""
     paths = list(cell_weights(comparison))
     cells = {path: paper.cells[path].cell for path in paths}
@@ -115,12 +115,12 @@ def state(comparison: Comparison, paper: PaperEvidence) -> str:
         names, where = {path: cell.column for path, cell in cells.items()}, f" ({cells[paths[0]].row}{where})"
     terms = [" minus ".join(names[path] for path in term) for term in comparison.terms()]
     if not comparison.greater:
-        terms.append(f"{find_bound(comparison)[0]:g}")
+        terms.append(f"{comparison_bound(comparison)[0]:g}")
     sign = "<" if comparison.below else ">"
     return f" {sign} ".join(terms) + where
 
 
-def find_cautions(claim: Claim, paper: PaperEvidence) -> tuple[str, ...]:
+def claim_cautions(claim: Claim, paper: PaperEvidence) -> tuple[str, ...]:
     """What stands between the numbers of a claim and belief in it."""
     paths = claimed_cells(claim)
     old = [cell_label(path, paper) for path in paths if paper.cells[path].outdated]

@@ -21,8 +21,8 @@ from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.jobs import Training, Work, digest
-from torchcaps.reproduce.measures.timed import net_of
+from torchcaps.reproduce.jobs import Job, TrainingJob, digest
+from torchcaps.reproduce.measures.timed import bench_net
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import Folders, is_trained
 from torchcaps.train import RunConfig, RunFolder
@@ -45,7 +45,7 @@ def parse_duration(text: str) -> float:
     return sum(float(number) * SECONDS[unit] for number, _, unit in re.findall(r"(\d+(\.\d+)?)([smhd])", text))
 
 
-def show_duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """A duration in its largest unit and the next one, if that is not zero; None is one that nobody knows.
 
     >>> show_duration(7), show_duration(192.4), show_duration(7260), show_duration(90000), show_duration(None)
@@ -64,28 +64,28 @@ def show_duration(seconds: float | None) -> str:
     return " ".join(f"{amount} {unit}" for amount, unit in [first, *(each for each in others[:1] if each[0])])
 
 
-DECIDES_SPEED = ("model", "size", "options", "data", "batch_size")
+SPEED_SETTINGS = ("model", "size", "options", "data", "batch_size")
 SHORT = Budget(rounds=5, seconds=5.0)
 SHIPPED = files("torchcaps.reproduce") / "speeds.json"
 
 
 def speed_key(config: RunConfig) -> str:
     """Runs of the same key are equally fast."""
-    return key_of(config.model_dump(mode="json"))
+    return settings_key(config.model_dump(mode="json"))
 
 
-def key_of(settings: dict[str, Any]) -> str:
+def settings_key(settings: dict[str, Any]) -> str:
     """The key of settings as a file has them."""
-    return json.dumps({name: settings[name] for name in DECIDES_SPEED}, sort_keys=True)
+    return json.dumps({name: settings[name] for name in SPEED_SETTINGS}, sort_keys=True)
 
 
-def timed_speed(config: RunConfig) -> float:
+def measure_speed(config: RunConfig) -> float:
     """Of some training steps with random images, timed now."""
-    seconds = take_turns({config.model: (net_of(config), "torchcaps")}, "training", SHORT)[config.model]
+    seconds = take_turns({config.model: (bench_net(config), "torchcaps")}, "training", SHORT)[config.model]
     return config.batch_size / statistics.median(seconds)
 
 
-def kept_speed(config: RunConfig, *, may_measure: bool) -> float | None:
+def cached_speed(config: RunConfig, *, may_measure: bool) -> float | None:
     """What was timed on this machine before, else what is timed now and kept, if it may be."""
     key, machine = speed_key(config), f"{processor_name()}, {torch.get_num_threads()} threads"
     kept = cache_folder() / "speeds" / f"{digest([key, machine])}.json"
@@ -93,7 +93,7 @@ def kept_speed(config: RunConfig, *, may_measure: bool) -> float | None:
         return float(read_json(kept)["images_per_second"])
     if not may_measure:
         return None
-    speed = timed_speed(config)
+    speed = measure_speed(config)
     write_json(kept, {"images_per_second": speed, "machine": machine, "of": json.loads(key)})
     return speed
 
@@ -101,7 +101,7 @@ def kept_speed(config: RunConfig, *, may_measure: bool) -> float | None:
 @cache
 def shipped_speeds() -> dict[str, float]:
     """Of every network of the specs, by its key, as it was on another machine."""
-    return {key_of(row): row["images_per_second"] for row in _shipped()["rows"]}
+    return {settings_key(row): row["images_per_second"] for row in _shipped()["rows"]}
 
 
 def shipped_machine() -> str:
@@ -116,7 +116,7 @@ def _shipped() -> dict[str, Any]:
     return found
 
 
-LOOKING_IS_FASTER = 3  # than training: no backward pass
+EVAL_SPEEDUP = 3  # than training: no backward pass
 
 
 @dataclass(frozen=True)
@@ -131,18 +131,18 @@ class Estimator:
     folders: Folders
     may_measure: bool = True
 
-    def seconds(self, works: Iterable[Work], *, anew: bool = False) -> list[float | None]:
+    def seconds(self, jobs: Iterable[Job], *, include_trained: bool = False) -> list[float | None]:
         """Of each piece of work; a training that several share counts where it comes first. None: nobody knows.
 
         With ``anew`` what is trained already counts as well.
         """
-        listed, counted, found = list(works), set[Path](), list[float | None]()
+        listed, counted, found = list(jobs), set[Path](), list[float | None]()
         with progress_bar("measuring speeds", len(listed)) as advance:
-            for work in listed:
-                parts: list[float | None] = [self._measure_seconds.get((work.measure, work.profile), 0.0)]
-                for training in with_baselines(work):
+            for job in listed:
+                parts: list[float | None] = [self._measure_seconds.get((job.measure, job.profile), 0.0)]
+                for training in with_baselines(job):
                     path = training.path(self.folders.runs)
-                    if path not in counted and (anew or not is_trained(training, self.folders.runs)):
+                    if path not in counted and (include_trained or not is_trained(training, self.folders.runs)):
                         parts.append(self.training_seconds(training.config))
                     counted.add(path)
                 known = [part for part in parts if part is not None]
@@ -160,7 +160,7 @@ class Estimator:
         key = speed_key(config)
         if key in self._earlier:
             return self._earlier[key]
-        return kept_speed(config, may_measure=self.may_measure) or shipped_speeds().get(key)
+        return cached_speed(config, may_measure=self.may_measure) or shipped_speeds().get(key)
 
     @cached_property
     def _earlier(self) -> dict[str, float]:
@@ -185,12 +185,12 @@ class Estimator:
         return {key: statistics.fmean(seconds) for key, seconds in found.items()}
 
 
-def with_baselines(work: Work) -> list[Training]:
+def with_baselines(job: Job) -> list[TrainingJob]:
     """The trainings of a cell, and those that must come before them."""
     return [
         each
-        for training in work.trainings
-        for each in [*([Training(training.matched_to)] if training.matched_to else []), training]
+        for training in job.trainings
+        for each in [*([TrainingJob(training.matched_to)] if training.matched_to else []), training]
     ]
 
 
@@ -201,4 +201,4 @@ def _images(config: RunConfig) -> float:
     kept = min(config.validation * wanted, MOST_VALIDATION)
     shown = min(config.epochs * (wanted - kept), (config.steps or float("inf")) * config.batch_size)
     validations = max(FEWEST_VALIDATIONS, shown / wanted * (MATCHING_VALIDATIONS if config.stop_at_accuracy else 1))
-    return shown + validations * kept / LOOKING_IS_FASTER
+    return shown + validations * kept / EVAL_SPEEDUP

@@ -17,7 +17,7 @@ from torchcaps.compare.figures import render_figure
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.figures import MARKERS
 from torchcaps.html import ThemedFigure
-from torchcaps.reproduce.claims_text import conditions, record_of
+from torchcaps.reproduce.claims_text import describe_conditions, measure_record
 from torchcaps.reproduce.intervals import mean_interval
 from torchcaps.reproduce.results import CellResult, Evidence, Number, PaperEvidence
 
@@ -161,7 +161,7 @@ def paint_values(axes: Any, cells: Sequence[Evidence]) -> None:
         axes.errorbar(
             [columns.index(each.cell.column) + 0.06 * (number - (len(rows) - 1) / 2) for each in found],
             [statistics.fmean(values) for values in samples],
-            [mean_interval(values).half if len(values) > 1 else 0 for values in samples],
+            [mean_interval(values).half_width if len(values) > 1 else 0 for values in samples],
             color=COLORS[number % len(COLORS)],
             marker=MARKERS[number % len(MARKERS)],
             capsize=3,
@@ -215,9 +215,10 @@ def _chart(title: str, paper: PaperEvidence, cells: Group, paint: Painter) -> Th
         return figure
 
     several = any(len(each.results) > 1 for each in cells)
-    words = f"{conditions(paper.profile, cells)}{' Lines are means over seeds, shades their range.' if several else ''}"
+    caption = describe_conditions(paper.profile, cells)
+    caption += " Lines are means over seeds, shades their range." if several else ""
     warned = dict.fromkeys(text for each in cells for result in each.results for text in result.warnings)
-    return render_figure(title, words, drawn, kind="svg", warning=" ".join(warned))
+    return render_figure(title, caption, drawn, kind="svg", warning=" ".join(warned))
 
 
 def _values(paper: PaperEvidence, cells: Group) -> ThemedFigure:
@@ -226,13 +227,12 @@ def _values(paper: PaperEvidence, cells: Group) -> ThemedFigure:
     def drawn(theme: Theme) -> Figure:
         figure, (axes,) = axes_grid(1)
         paint_values(axes, cells)
-        record = record_of(cells[0].cell)
+        record = measure_record(cells[0].cell)
         axes.set_ylabel(f"{record.name}, {record.unit}" if record else "")
         return figure
 
-    return render_figure(
-        "Values", f"{conditions(paper.profile, cells)} Bars are 95 % intervals over seeds.", drawn, kind="svg"
-    )
+    caption = f"{describe_conditions(paper.profile, cells)} Bars are 95 % intervals over seeds."
+    return render_figure("Values", caption, drawn, kind="svg")
 
 
 def _saved(paper: PaperEvidence, name: str, each: Evidence) -> ThemedFigure:
@@ -251,7 +251,7 @@ def _saved(paper: PaperEvidence, name: str, each: Evidence) -> ThemedFigure:
     except OSError as error:
         raise TorchcapsError(f"{source} cannot be read, and a result beside it names it: {error.strerror}") from error
     address = f"data:image/{KINDS[source.suffix]};base64,{data}"
-    caption = f"{conditions(paper.profile, [each])} Seed {each.results[0].seed}."
+    caption = f"{describe_conditions(paper.profile, [each])} Seed {each.results[0].seed}."
     return ThemedFigure(
         f"{each.cell.row}, {each.cell.column}", caption, address, address, " ".join(each.results[0].warnings)
     )

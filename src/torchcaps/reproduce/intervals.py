@@ -18,12 +18,12 @@ NORMAL = statistics.NormalDist().inv_cdf(TAIL)
 class Interval:
     """An estimate and what it lies between."""
 
-    centre: float
+    center: float
     low: float
     high: float
 
     @property
-    def half(self) -> float:
+    def half_width(self) -> float:
         return (self.high - self.low) / 2
 
 
@@ -60,15 +60,15 @@ def paired_interval(weights: Sequence[float], samples: Sequence[Sequence[float]]
 
 def welch_interval(weights: Sequence[float], samples: Sequence[Sequence[float]]) -> Interval:
     """Of a weighted sum of means that may differ in spread and number of values (Welch 1947)."""
-    centre = math.fsum(w * statistics.fmean(sample) for w, sample in zip(weights, samples, strict=True))
+    center = math.fsum(w * statistics.fmean(sample) for w, sample in zip(weights, samples, strict=True))
     parts = [w**2 * statistics.variance(sample) / len(sample) for w, sample in zip(weights, samples, strict=True)]
     if not any(parts):
-        return Interval(centre, centre, centre)
+        return Interval(center, center, center)
     freedom = sum(parts) ** 2 / sum(part**2 / (len(sample) - 1) for part, sample in zip(parts, samples, strict=True))
-    return _around(centre, student_quantile(freedom) * math.sqrt(sum(parts)))
+    return _around(center, student_quantile(freedom) * math.sqrt(sum(parts)))
 
 
-def share_interval(weights: Sequence[float], shares: Sequence[float], images: Sequence[int]) -> Interval:
+def proportion_interval(weights: Sequence[float], shares: Sequence[float], images: Sequence[int]) -> Interval:
     """Of a weighted sum of shares of images that are taken as independent, by the normal distribution.
 
     Four images are added in all, half of them right, as Price and Bonett (2004) advise: else shares of exactly 0 or 1
@@ -77,10 +77,10 @@ def share_interval(weights: Sequence[float], shares: Sequence[float], images: Se
     added = 4 / len(shares)
     counts = [n + added for n in images]
     moved = [(share * n + added / 2) / count for share, n, count in zip(shares, images, counts, strict=True)]
-    centre = math.fsum(w * share for w, share in zip(weights, moved, strict=True))
+    center = math.fsum(w * share for w, share in zip(weights, moved, strict=True))
     parts = [w**2 * p * (1 - p) / count for w, p, count in zip(weights, moved, counts, strict=True)]
-    return _around(centre, NORMAL * math.sqrt(sum(parts)))
+    return _around(center, NORMAL * math.sqrt(sum(parts)))
 
 
-def _around(centre: float, half: float) -> Interval:
-    return Interval(centre, centre - half, centre + half)
+def _around(center: float, half_width: float) -> Interval:
+    return Interval(center, center - half_width, center + half_width)

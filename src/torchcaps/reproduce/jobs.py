@@ -15,11 +15,11 @@ from torchcaps.train import RunConfig, resolve
 
 # MERGED From names that a user gives to the work they mean.
 # What decides how a run goes, but not what comes out of it.
-INCIDENTAL = {"seed", "device", "devices", "nodes", "strategy", "save_minutes"}
+IGNORED_SETTINGS = {"seed", "device", "devices", "nodes", "strategy", "save_minutes"}
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingJob:
     """A run to be made. One that is matched to another knows where to stop only when that one is trained."""
 
     config: RunConfig
@@ -36,7 +36,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Work:
+class Job:
     """One cell with one seed: which runs it needs, and what is measured on them."""
 
     spec: Spec
@@ -44,8 +44,8 @@ class Work:
     name: str
     profile: Profile
     seed: int
-    training: Training | None
-    others: dict[str, Training]
+    training: TrainingJob | None
+    others: dict[str, TrainingJob]
     settings: dict[str, Any]  # of the measure
 
     @property
@@ -58,7 +58,7 @@ class Work:
         return self.cell.measure
 
     @property
-    def trainings(self) -> list[Training]:
+    def trainings(self) -> list[TrainingJob]:
         """Every run that must be trained before the measure."""
         return [*filter(None, [self.training]), *self.others.values()]
 
@@ -80,29 +80,29 @@ class Work:
         return f"{self.spec.paper} {self.table} {self.name} (seed {self.seed})"
 
 
-def find_training(spec: Spec, name: str, profile: Profile, seed: int) -> Training:
+def training_job(spec: Spec, name: str, profile: Profile, seed: int) -> TrainingJob:
     """A training of a paper: the paper's defaults, its own settings, and what the profile changes."""
     training = spec.trainings[name]
     settings = {**spec.defaults.of(profile), **training.settings, **training.of(profile)}
     config = resolve(**settings, size=profile, seed=seed)
     if training.matched_to is None:
-        return Training(config)
-    return Training(config, find_training(spec, training.matched_to, profile, seed).config)
+        return TrainingJob(config)
+    return TrainingJob(config, training_job(spec, training.matched_to, profile, seed).config)
 
 
-def plan(
+def plan_jobs(
     spec: Spec,
     profile: Profile,
     *,
     tables: Iterable[str] | None = None,
     cells: Iterable[str] | None = None,
     seeds: int | None = None,
-) -> list[Work]:
+) -> list[Job]:
     """Everything to be done for a paper, or some of its tables and cells; seeds: None for what each table asks."""
     chosen: dict[str, Table] = {name: spec.tables[name] for name in tables} if tables else spec.tables
     wanted = set(cells) if cells else None
     return [
-        _work(spec, table, name, profile, seed)
+        _job(spec, table, name, profile, seed)
         for table, found in chosen.items()
         for seed in range(seeds or found.seeds[profile])
         for name, cell in found.cells.items()
@@ -110,17 +110,17 @@ def plan(
     ]
 
 
-def _work(spec: Spec, table: str, name: str, profile: Profile, seed: int) -> Work:
+def _job(spec: Spec, table: str, name: str, profile: Profile, seed: int) -> Job:
     found = spec.tables[table]
     cell = found.cells[name]
-    training = find_training(spec, cell.training, profile, seed) if cell.training else None
-    others = {role: find_training(spec, other, profile, seed) for role, other in cell.others.items()}
+    training = training_job(spec, cell.training, profile, seed) if cell.training else None
+    others = {role: training_job(spec, other, profile, seed) for role, other in cell.others.items()}
     settings = {**found.settings.of(profile), **cell.settings}
-    return Work(spec, table, name, profile, seed, training, others, settings)
+    return Job(spec, table, name, profile, seed, training, others, settings)
 
 
 def _decisive(config: RunConfig) -> dict[str, Any]:
-    return {key: value for key, value in config.model_dump(mode="json").items() if key not in INCIDENTAL}
+    return {key: value for key, value in config.model_dump(mode="json").items() if key not in IGNORED_SETTINGS}
 
 
 def digest(value: Any) -> str:
@@ -131,12 +131,12 @@ def digest(value: Any) -> str:
 EVERY_PAPER = "all"
 
 
-def chosen_specs(paper: str) -> list[Spec]:
+def select_specs(paper: str) -> list[Spec]:
     """The spec of a paper, or all of them for 'all'."""
     return [load_spec(name) for name in (list_papers() if paper == EVERY_PAPER else [paper])]
 
 
-def checked_profile(name: str) -> Profile:
+def check_profile(name: str) -> Profile:
     """The profile of that name."""
     for profile in PROFILES:
         if profile == name:
@@ -144,14 +144,14 @@ def checked_profile(name: str) -> Profile:
     raise unknown_name("profile", name, PROFILES)
 
 
-def chosen_work(
+def select_jobs(
     specs: Iterable[Spec], profile: Profile, *, table: str | None, cells: Sequence[str], seeds: int | None
-) -> list[Work]:
+) -> list[Job]:
     """What there is to do for some papers, or for a table or cells of one; every name is checked."""
     specs = list(specs)
     if len(specs) > 1 and (table or cells):
         raise TorchcapsError("a table or a cell belongs to one paper: name the paper instead of 'all'")
-    works = []
+    jobs = []
     for spec in specs:
         if table and table not in spec.tables:
             raise unknown_name(f"table of {spec.paper}", table, spec.tables)
@@ -160,10 +160,10 @@ def chosen_work(
         for cell in cells:
             if cell not in known:
                 raise unknown_name(f"cell of {' '.join([spec.paper, *([table] if table else [])])}", cell, known)
-        works += plan(spec, profile, tables=tables, cells=cells, seeds=seeds)
-    if not works:
+        jobs += plan_jobs(spec, profile, tables=tables, cells=cells, seeds=seeds)
+    if not jobs:
         raise TorchcapsError(
             f"there is nothing to measure in profile {profile}: these cells are cited by the paper, or are measured in "
             "another profile; see 'torchcaps papers'"
         )
-    return works
+    return jobs

@@ -10,17 +10,17 @@ from torchcaps.files import atomic_path, write_text
 from torchcaps.html import ThemedFigure
 from torchcaps.reproduce.report import (
     HOW_JUDGED,
-    Judged,
+    ClaimVerdicts,
     PaperReport,
     Section,
     count_verdicts,
-    finding_words,
+    describe_comparison,
     lead_words,
     made_with,
     section_title,
     verdict_words,
 )
-from torchcaps.reproduce.tables import as_markdown, markdown_text
+from torchcaps.reproduce.tables import escape_markdown, table_to_markdown
 from torchcaps.reproduce.verdicts import VERDICTS
 
 
@@ -34,7 +34,7 @@ def write_markdown(reports: Sequence[PaperReport], folder: Path) -> Path:
     return folder / "index.md"
 
 
-def summary_markdown(judged: Mapping[str, Judged], *, link: str) -> str:
+def summary_markdown(judged: Mapping[str, ClaimVerdicts], *, link: str) -> str:
     """The state of all claims in a sentence and a table; ``link`` makes an address of a paper's name."""
     lines = [["paper", *VERDICTS], ["---", *["---:"] * len(VERDICTS)]]
     for paper, claims in judged.items():
@@ -44,29 +44,29 @@ def summary_markdown(judged: Mapping[str, Judged], *, link: str) -> str:
     return f"{lead_words(judged.values())}\n\n{_rows(lines)}"
 
 
-def claims_table(judged: Mapping[str, Judged]) -> str:
+def claims_table(judged: Mapping[str, ClaimVerdicts]) -> str:
     """A table of claims: the verdict, the statement, where it is made."""
     lines = [["verdict", "claim", "paper", "profile"], ["---"] * 4]
     for paper, claims in judged.items():
         for profile, each in claims:
-            words = map(markdown_text, (each.claim.statement, f"{paper}, {each.claim.source}"))
+            words = map(escape_markdown, (each.claim.statement, f"{paper}, {each.claim.source}"))
             lines.append([_verdict(each.verdict, verdict_words(each)), *words, profile])
     return _rows(lines)
 
 
-def claims_list(claims: Judged) -> str:
+def claims_list(claims: ClaimVerdicts) -> str:
     """Claims with their numbers, the test, cautions and notes."""
     parts = []
     for profile, each in claims:
         source = f"{each.claim.source}; profile {profile}"
         lines = [
-            f"- {_verdict(each.verdict, verdict_words(each))}: {markdown_text(f'{each.claim.statement} ({source})')}"
+            f"- {_verdict(each.verdict, verdict_words(each))}: {escape_markdown(f'{each.claim.statement} ({source})')}"
         ]
         if each.note:
-            lines.append(f"    - **Note:** {markdown_text(each.note)}")
-        for finding in each.findings:
-            lines.append(f"    - {markdown_text(finding.statement)}: {markdown_text(finding_words(finding))}")
-        lines += [f"    - Caution: {markdown_text(caution)}" for caution in each.cautions]
+            lines.append(f"    - **Note:** {escape_markdown(each.note)}")
+        for result in each.comparisons:
+            lines.append(f"    - {escape_markdown(result.statement)}: {escape_markdown(describe_comparison(result))}")
+        lines += [f"    - Caution: {escape_markdown(caution)}" for caution in each.cautions]
         parts.append("\n".join(lines))
     return "\n".join(parts)
 
@@ -75,22 +75,22 @@ def paper_markdown(report: PaperReport, folder: Path) -> str:
     """One paper; its pictures are written into the folder."""
     spec = report.spec
     parts = [
-        f"# {markdown_text(spec.title)}",
-        f"{markdown_text(spec.authors)} ({spec.paper})",
-        markdown_text(spec.about),
+        f"# {escape_markdown(spec.title)}",
+        f"{escape_markdown(spec.authors)} ({spec.paper})",
+        escape_markdown(spec.about),
     ]
     if report.claims:
         parts += ["## Claims", HOW_JUDGED, claims_list(report.claims)]
     for section in report.sections:
         parts += _section(report, section, folder)
-    return "\n\n".join(filter(None, [*parts, markdown_text(made_with(report.results))])) + "\n"
+    return "\n\n".join(filter(None, [*parts, escape_markdown(made_with(report.results))])) + "\n"
 
 
 def _section(report: PaperReport, section: Section, folder: Path) -> list[str]:
     table = report.spec.tables[section.name]
-    parts = [f"## {markdown_text(section_title(section.name, table.title))}", markdown_text(table.about)]
+    parts = [f"## {escape_markdown(section_title(section.name, table.title))}", escape_markdown(table.about)]
     if section.table:
-        parts.append(as_markdown(section.table))
+        parts.append(table_to_markdown(section.table))
     for number, picture in enumerate(section.pictures):
         parts.append(_picture(picture, folder, f"{report.spec.paper}-{section.name}-{section.profile}-{number}"))
     if not section.table and not section.pictures:
@@ -103,12 +103,12 @@ def _picture(picture: ThemedFigure, folder: Path, name: str) -> str:
     light, dark = (
         _save(data, folder, f"{name}-{theme}") for theme, data in (("light", picture.light), ("dark", picture.dark))
     )
-    title = markdown_text(picture.title)
-    warning = f"**{markdown_text(picture.warning)}**\n\n" if picture.warning else ""
+    title = escape_markdown(picture.title)
+    warning = f"**{escape_markdown(picture.warning)}**\n\n" if picture.warning else ""
     return (
         f"### {title}\n\n{warning}"
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img alt="{title}" src="{light}"></picture>\n\n{markdown_text(picture.caption)}'
+        f'<img alt="{title}" src="{light}"></picture>\n\n{escape_markdown(picture.caption)}'
     )
 
 

@@ -14,15 +14,15 @@ from torchcaps.reproduce.report import (
     PaperReport,
     Section,
     count_verdicts,
-    finding_words,
+    describe_comparison,
     lead_words,
     made_with,
     section_title,
     verdict_words,
 )
 from torchcaps.reproduce.spec import Profile
-from torchcaps.reproduce.tables import as_html
-from torchcaps.reproduce.verdicts import VERDICTS, Finding, Judgement
+from torchcaps.reproduce.tables import table_to_html
+from torchcaps.reproduce.verdicts import VERDICTS, ClaimVerdict, ComparisonResult
 
 CLASSES = {"holds": "holds", "does not hold": "fails", "undecided": "open"}
 
@@ -73,7 +73,7 @@ def paper_body(report: PaperReport, papers: Sequence[str]) -> str:
     )
 
 
-def _claim(report: PaperReport, profile: Profile, judgement: Judgement, *, details: bool) -> str:
+def _claim(report: PaperReport, profile: Profile, judgement: ClaimVerdict, *, details: bool) -> str:
     """A claim with its verdict in colour, sign and words; with the numbers behind it, or a link to them."""
     kind = CLASSES[judgement.verdict] if judgement.measured else "missing"
     name = f"{judgement.name}-{profile}"
@@ -82,7 +82,7 @@ def _claim(report: PaperReport, profile: Profile, judgement: Judgement, *, detai
         statement = f"<a href='{report.spec.paper}.html#{name}'>{statement}</a>"
     text = f"{statement} <span class='source'>{html.escape(judgement.claim.source)}; profile {profile}</span>"
     if details:
-        text += f"<ul class='findings'>{''.join(map(_finding, judgement.findings))}</ul>"
+        text += f"<ul class='findings'>{''.join(map(_finding, judgement.comparisons))}</ul>"
         text += "".join(f"<p class='caution'>{html.escape(caution)}</p>" for caution in judgement.cautions)
     elif judgement.cautions and judgement.measured:
         text += " <span class='caution'>with a caution</span>"
@@ -91,14 +91,14 @@ def _claim(report: PaperReport, profile: Profile, judgement: Judgement, *, detai
     return f"<li id='{name}'><span class='badge {kind}'>{verdict_words(judgement)}</span><div>{text}</div></li>\n"
 
 
-def _finding(finding: Finding) -> str:
+def _finding(result: ComparisonResult) -> str:
     """A comparison with its numbers; what is compared stands apart from the names."""
-    statement = html.escape(finding.statement)
+    statement = html.escape(result.statement)
     for sign in ("&gt;", "&lt;", "minus"):
         statement = statement.replace(f" {sign} ", f" <b>{sign}</b> ")
-    words = html.escape(finding_words(finding))
-    if finding.measured:
-        words = f"<b>{finding.verdict}</b>{words.removeprefix(finding.verdict)}"
+    words = html.escape(describe_comparison(result))
+    if result.measured:
+        words = f"<b>{result.verdict}</b>{words.removeprefix(result.verdict)}"
     return f"<li>{statement}: {words}</li>"
 
 
@@ -109,7 +109,7 @@ def _section(report: PaperReport, section: Section) -> str:
     if table.about:
         parts.append(f"<p>{html.escape(table.about)}</p>")
     if section.table:
-        parts.append(as_html(section.table))
+        parts.append(table_to_html(section.table))
     parts += [html_figure(picture, "h3") for picture in section.pictures]
     if not section.table and not section.pictures:
         parts.append("<p>Not measured yet.</p>")

@@ -11,13 +11,13 @@ from torchcaps.html import ThemedFigure
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.claims_text import claimed_cells, table_label
 from torchcaps.reproduce.figures import table_pictures
-from torchcaps.reproduce.results import CellResult, PaperEvidence, gather
+from torchcaps.reproduce.results import CellResult, PaperEvidence, gather_results
 from torchcaps.reproduce.spec import Profile, Spec, list_papers, load_spec
-from torchcaps.reproduce.tables import PrintedTable, build_table, show_number
-from torchcaps.reproduce.verdicts import VERDICTS, Finding, Judgement, Verdict, judge_claim
+from torchcaps.reproduce.tables import PrintedTable, build_table, format_value
+from torchcaps.reproduce.verdicts import VERDICTS, ClaimVerdict, ComparisonResult, Verdict, judge_claim
 
 # MERGED What pages and Markdown say alike: verdicts, comparisons, tests and origins, in words without m
-Judged = list[tuple[Profile, Judgement]]
+ClaimVerdicts = list[tuple[Profile, ClaimVerdict]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PaperReport:
     """A paper: each claim once for each profile that says something about it, and its tables."""
 
     spec: Spec
-    claims: Judged
+    claims: ClaimVerdicts
     sections: list[Section]
     results: list[CellResult]
 
@@ -52,7 +52,7 @@ def find_papers(folder: Path) -> list[str]:
     return list_papers()
 
 
-def judge_paper(evidence: Iterable[PaperEvidence]) -> Judged:
+def judge_paper(evidence: Iterable[PaperEvidence]) -> ClaimVerdicts:
     """Every claim in each profile that has measured something of it; in the first if none has."""
     profiles = list(evidence)
     found = []
@@ -64,7 +64,7 @@ def judge_paper(evidence: Iterable[PaperEvidence]) -> Judged:
 
 def report_paper(spec: Spec, folder: Path) -> PaperReport:
     """Everything about one paper."""
-    evidence = gather(spec, folder)
+    evidence = gather_results(spec, folder)
     results = [result for each in evidence for cell in each.cells.values() for result in cell.results]
     return PaperReport(spec, judge_paper(evidence), _sections(evidence), results)
 
@@ -102,12 +102,12 @@ HOW_JUDGED = (
 SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}  # so that no verdict is told by colour alone
 
 
-def count_verdicts(judged: Judged) -> dict[Verdict, int]:
+def count_verdicts(judged: ClaimVerdicts) -> dict[Verdict, int]:
     """How many claims have which verdict."""
     return {verdict: sum(judgement.verdict == verdict for _, judgement in judged) for verdict in VERDICTS}
 
 
-def lead_words(papers: Iterable[Judged]) -> str:
+def lead_words(papers: Iterable[ClaimVerdicts]) -> str:
     """The state of all claims in a sentence."""
     found = [judged for judged in papers if judged]
     claims = [claim for judged in found for claim in judged]
@@ -118,19 +118,19 @@ def lead_words(papers: Iterable[Judged]) -> str:
     return words + (f", {missing} of them because they are not measured yet." if missing else ".")
 
 
-def verdict_words(judgement: Judgement) -> str:
+def verdict_words(judgement: ClaimVerdict) -> str:
     """A verdict with its sign; what nobody has measured has none."""
     return f"{SIGNS[judgement.verdict]} {judgement.verdict}" if judgement.measured else "not measured"
 
 
-def finding_words(finding: Finding) -> str:
+def describe_comparison(result: ComparisonResult) -> str:
     """What came out of a comparison: the verdict, the interval and the test."""
-    if finding.interval is None:
-        return f"{finding.verdict} ({finding.test})" if finding.measured else finding.test
-    found = finding.interval
-    low, centre, high = (show_number(value, finding.unit) for value in (found.low, found.centre, found.high))
-    value = f"{centre} {finding.unit}, 95 % interval {low} to {high}" if found.half else centre
-    return f"{finding.verdict}, {'difference ' if finding.unit == 'points' else ''}{value} ({finding.test})"
+    if result.interval is None:
+        return f"{result.verdict} ({result.test})" if result.measured else result.test
+    found = result.interval
+    low, center, high = (format_value(value, result.unit) for value in (found.low, found.center, found.high))
+    value = f"{center} {result.unit}, 95 % interval {low} to {high}" if found.half_width else center
+    return f"{result.verdict}, {'difference ' if result.unit == 'points' else ''}{value} ({result.test})"
 
 
 def section_title(name: str, title: str) -> str:

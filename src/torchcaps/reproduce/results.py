@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.files import read_json, read_yaml, write_json
-from torchcaps.reproduce.jobs import plan
+from torchcaps.reproduce.jobs import plan_jobs
 from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec
 
 # MERGED What a results folder holds about a paper, cell by cell: nothing here measures anything.
@@ -20,7 +20,7 @@ Number = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False, strict=T
 Seconds = Annotated[Number, Field(ge=0)]
 
 
-class Budget(BaseModel):
+class TrainingBudget(BaseModel):
     """The settings of a training that stand under a table."""
 
     data: str = ""
@@ -29,7 +29,7 @@ class Budget(BaseModel):
 
 
 def _check_training(settings: dict[str, Any]) -> dict[str, Any]:
-    Budget.model_validate(settings)
+    TrainingBudget.model_validate(settings)
     return settings
 
 
@@ -60,7 +60,7 @@ class CellResult(BaseModel):
     environment: dict[str, Any]
 
 
-def write_result(path: Path, result: CellResult) -> None:
+def save_result(path: Path, result: CellResult) -> None:
     """Write a result, whole or not at all."""
     write_json(path, result.model_dump(mode="json"))
 
@@ -131,7 +131,7 @@ class PaperEvidence:
         return any(self.cells[path].results or self.cells[path].failures for path in paths or self.cells)
 
 
-def gather(spec: Spec, folder: Path) -> list[PaperEvidence]:
+def gather_results(spec: Spec, folder: Path) -> list[PaperEvidence]:
     """All results of a paper, for each profile; a result that fits no cell of the spec is refused."""
     found: dict[tuple[str, str], list[CellResult]] = {}
     for result in find_results(folder, spec.paper):
@@ -164,7 +164,7 @@ def read_notes(spec: Spec, folder: Path) -> dict[str, str]:
 
 
 def _cells(spec: Spec, profile: Profile, found: dict[tuple[str, str], list[CellResult]]) -> dict[str, Evidence]:
-    asked = {f"{work.table}/{work.name}": work.fingerprint() for work in plan(spec, profile, seeds=1)}
+    asked = {f"{job.table}/{job.name}": job.fingerprint() for job in plan_jobs(spec, profile, seeds=1)}
     return {
         path: _evidence(cell, found.get((profile, path), []), asked.get(path))
         for table, each in spec.tables.items()

@@ -19,20 +19,20 @@ from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.clean import stop_like_baseline
 from torchcaps.files import TakenError, file_lock, write_text
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.jobs import Training, Work
-from torchcaps.reproduce.measures import Subject, measures
-from torchcaps.reproduce.results import CellResult, read_result, write_result
+from torchcaps.reproduce.jobs import Job, TrainingJob
+from torchcaps.reproduce.measures import MeasureInput, measures
+from torchcaps.reproduce.results import CellResult, read_result, save_result
 from torchcaps.train import Interrupted, RunFolder, fit_run, new_run
 
 
 # MERGED One cell: its measure taken on trained runs, and what came out or went wrong as a file.
 # MERGED Work through the cells of tables: train what they need, measure, write the results.
-def is_trained(training: Training, runs: Path) -> bool:
+def is_trained(training: TrainingJob, runs: Path) -> bool:
     """Whether nothing is left to be done: a run has its result when it is trained and tested."""
     return RunFolder(training.path(runs)).result_file.is_file()
 
 
-def trained_run(training: Training, runs: Path, over: Callable[[], bool]) -> RunFolder:
+def train_run(training: TrainingJob, runs: Path, should_stop: Callable[[], bool]) -> RunFolder:
     """The trained run; whoever needs the same one gets the same one.
 
     A run that was stopped or killed goes on from its last checkpoint. TakenError if another runner trains it,
@@ -41,40 +41,40 @@ def trained_run(training: Training, runs: Path, over: Callable[[], bool]) -> Run
     run = RunFolder(training.path(runs))
     if is_trained(training, runs):
         return run
-    baseline = trained_run(Training(training.matched_to), runs, over) if training.matched_to else None
+    baseline = train_run(TrainingJob(training.matched_to), runs, should_stop) if training.matched_to else None
     with file_lock(runs / ".locks" / f"{run.path.name}.lock"):
         if is_trained(training, runs):  # by a runner that was faster
             return run
         if not run.config_file.is_file():
             new_run(stop_like_baseline(training.config, baseline) if baseline else training.config, run.path)
-        fit_run(run, should_stop=over)
+        fit_run(run, should_stop=should_stop)
         evaluate_run(run)
     return run
 
 
-def measure_cell(work: Work, trained: dict[str, RunFolder], results: Path, runs: Path) -> CellResult:
+def measure_cell(job: Job, trained: dict[str, RunFolder], results: Path, runs: Path) -> CellResult:
     """Take the measure of a cell and write its result; the cell's own run has the role ''."""
     own = trained.get("")
     others = {role: run for role, run in trained.items() if role}
-    record = measures.get(work.measure)
-    torch.manual_seed(work.seed)  # the same numbers, whether this process has trained before or not
+    record = measures.get(job.measure)
+    torch.manual_seed(job.seed)  # the same numbers, whether this process has trained before or not
     began = time.perf_counter()
-    subject = Subject(own, others, work.seed, dict(work.settings), runs / "shared")
+    subject = MeasureInput(own, others, job.seed, dict(job.settings), runs / "shared")
     measured = record.function(subject)
     seconds = time.perf_counter() - began
-    path = work.result_file(results)
+    path = job.result_file(results)
     picture = None
     if measured.picture is not None:  # before the result that names it
         picture = path.with_suffix(".png")
         save_figure(measured.picture, picture)
     run_result: dict[str, Any] = own.result() if own else {}
     result = CellResult(
-        **_named(work),
+        **_identity(job),
         unit=record.unit,
         value=measured.value,
         images=measured.images,
         details=measured.details,
-        warnings=(*_troubles(trained), *measured.warnings),
+        warnings=(*run_warnings(trained), *measured.warnings),
         picture=picture.name if picture else None,
         selection_split=run_result.get("selection_split"),
         training=own.config().model_dump(mode="json") if own else None,
@@ -82,38 +82,38 @@ def measure_cell(work: Work, trained: dict[str, RunFolder], results: Path, runs:
         seconds=seconds,
         environment=describe_environment(),
     )
-    write_result(path, result)
+    save_result(path, result)
     return result
 
 
-def record_failure(work: Work, error: Exception, results: Path, runs: Path) -> CellResult:
+def record_failure(job: Job, error: Exception, results: Path, runs: Path) -> CellResult:
     """Write why a cell has no result. What nobody foresaw is kept with its whole traceback, beside the runs."""
     sentence = str(error)
-    path = work.result_file(results)
+    path = job.result_file(results)
     if not isinstance(error, TorchcapsError):
         sentence = " ".join(f"{type(error).__name__}: {error}".split())
-        name = f"{work.spec.paper}-{work.table}-{path.stem}.txt"
+        name = f"{job.spec.paper}-{job.table}-{path.stem}.txt"
         write_text(runs / "errors" / name, "".join(traceback.format_exception(error)))
-    unit = measures.get(work.measure).unit if work.measure in measures else ""
-    result = CellResult(**_named(work), unit=unit, error=sentence, environment=describe_environment())
-    write_result(path, result)
+    unit = measures.get(job.measure).unit if job.measure in measures else ""
+    result = CellResult(**_identity(job), unit=unit, error=sentence, environment=describe_environment())
+    save_result(path, result)
     return result
 
 
-def _named(work: Work) -> dict[str, Any]:
+def _identity(job: Job) -> dict[str, Any]:
     return {
-        "paper": work.spec.paper,
-        "table": work.table,
-        "cell": work.name,
-        "profile": work.profile,
-        "seed": work.seed,
-        "measure": work.measure,
-        "published": work.cell.published,
-        "fingerprint": work.fingerprint(),
+        "paper": job.spec.paper,
+        "table": job.table,
+        "cell": job.name,
+        "profile": job.profile,
+        "seed": job.seed,
+        "measure": job.measure,
+        "published": job.cell.published,
+        "fingerprint": job.fingerprint(),
     }
 
 
-def _troubles(trained: dict[str, RunFolder]) -> list[str]:
+def run_warnings(trained: dict[str, RunFolder]) -> list[str]:
     """A sentence for each run that ended before it was as good as it had to be, or that learned nothing."""
     found = [run.result("model", "validation_accuracy", "reached", "confusion") for run in trained.values()]
     unmatched = [
@@ -130,7 +130,7 @@ def _troubles(trained: dict[str, RunFolder]) -> list[str]:
     return unmatched + dead
 
 
-LOOK_AGAIN = 2.0  # seconds until what others hold is looked at again
+POLL_SECONDS = 2.0  # seconds until what others hold is looked at again
 
 
 @dataclass(frozen=True)
@@ -141,29 +141,29 @@ class Folders:
     runs: Path
 
 
-def found_result(work: Work, results: Path) -> CellResult | None:
+def current_result(job: Job, results: Path) -> CellResult | None:
     """The result of a cell, if it was made with the settings that it has now; its error tells whether it failed."""
-    path = work.result_file(results)
+    path = job.result_file(results)
     if not path.is_file():
         return None
     try:
         result = read_result(path)
     except TorchcapsError:  # written by another version: it is made anew
         return None
-    return result if result.fingerprint == work.fingerprint() else None
+    return result if result.fingerprint == job.fingerprint() else None
 
 
 State = Literal["done", "failed", "open"]
 
 
-def state_of(work: Work, results: Path) -> State:
+def job_state(job: Job, results: Path) -> State:
     """How it stands with a cell."""
-    found = found_result(work, results)
+    found = current_result(job, results)
     return "open" if found is None else "failed" if found.error else "done"
 
 
 @dataclass(frozen=True)
-class Call:
+class RunnerContext:
     """What belongs to one call of the command, for all its workers.
 
     Args:
@@ -176,90 +176,90 @@ class Call:
 
     folders: Folders
     until: float = math.inf
-    old_failures: dict[Path, int] = field(default_factory=dict)
-    announce: Callable[[str], None] = lambda text: None
-    stopped: Callable[[], bool] = lambda: False
+    previous_failures: dict[Path, int] = field(default_factory=dict)
+    log: Callable[[str], None] = lambda text: None
+    stop_requested: Callable[[], bool] = lambda: False
 
-    def is_over(self) -> bool:
-        return time.time() >= self.until or self.stopped()
+    def should_stop(self) -> bool:
+        return time.time() >= self.until or self.stop_requested()
 
-    def is_settled(self, work: Work) -> bool:
+    def is_finished(self, job: Job) -> bool:
         """Whether a cell is done, or has failed since the call began."""
-        state = state_of(work, self.folders.results)
-        path = work.result_file(self.folders.results)
-        return state == "done" or (state == "failed" and self.old_failures.get(path) != _written_at(path))
+        state = job_state(job, self.folders.results)
+        path = job.result_file(self.folders.results)
+        return state == "done" or (state == "failed" and self.previous_failures.get(path) != _mtime(path))
 
 
-def failures(works: Iterable[Work], results: Path) -> dict[Path, int]:
+def failed_results(jobs: Iterable[Job], results: Path) -> dict[Path, int]:
     """The results that say that a cell failed, and when they were written."""
-    failed = [work.result_file(results) for work in works if state_of(work, results) == "failed"]
-    return {path: _written_at(path) for path in failed}
+    failed = [job.result_file(results) for job in jobs if job_state(job, results) == "failed"]
+    return {path: _mtime(path) for path in failed}
 
 
-def work_through(works: Iterable[Work], call: Call) -> None:
+def run_jobs(jobs: Iterable[Job], context: RunnerContext) -> None:
     """Settle every cell, or as many as the time allows.
 
     A cell that fails is recorded with its error, and the others go on. What another runner is doing is left to it; the
     call ends when nothing is left, also not with others. Interrupted if somebody asks to stop.
     """
-    left = [work for work in works if not call.is_settled(work)]
+    left = [job for job in jobs if not context.is_finished(job)]
     waiting = False
     with progress_bar("cells", len(left)) as advance:
-        while left and not call.is_over():
+        while left and not context.should_stop():
             others = []  # what other runners are doing
-            for work in left:
-                if _settle(work, call):
+            for job in left:
+                if _run_job(job, context):
                     advance(1)
                 else:
-                    others.append(work)
-            stuck = len(others) == len(left) and not call.is_over()
+                    others.append(job)
+            stuck = len(others) == len(left) and not context.should_stop()
             if stuck and not waiting:
-                call.announce(f"waiting for other runners to do what is left: {_cells(len(left))}")
+                context.log(f"waiting for other runners to do what is left: {_cells(len(left))}")
             if stuck:
-                time.sleep(LOOK_AGAIN)
+                time.sleep(POLL_SECONDS)
             left, waiting = others, stuck
 
 
-def _settle(work: Work, call: Call) -> bool:
+def _run_job(job: Job, context: RunnerContext) -> bool:
     """Do one cell, unless it is settled; False if something that it needs is taken, or the time is over."""
-    if call.is_over():
+    if context.should_stop():
         return False
-    if call.is_settled(work):
+    if context.is_finished(job):
         return True
-    results, runs = call.folders.results, call.folders.runs
+    results, runs = context.folders.results, context.folders.runs
     try:
-        name = "-".join(work.result_file(results).relative_to(results).with_suffix("").parts)
+        name = "-".join(job.result_file(results).relative_to(results).with_suffix("").parts)
         with file_lock(results / ".locks" / f"{name}.lock"):
-            if call.is_settled(work):  # by a runner that was faster
+            if context.is_finished(job):  # by a runner that was faster
                 return True
             try:
-                trained = _train(work, call)
-                result = measure_cell(work, trained, results, runs)
+                trained = _train(job, context)
+                result = measure_cell(job, trained, results, runs)
             except (TakenError, KeyboardInterrupt):
                 raise
             except Exception as error:  # whatever it is, the other cells must go on
-                result = record_failure(work, error, results, runs)
-            call.announce(told(work, result))
+                result = record_failure(job, error, results, runs)
+            context.log(describe_result(job, result))
             return True
     except TakenError:
         return False
     except KeyboardInterrupt as stop:
-        if call.is_over():
+        if context.should_stop():
             return False
         raise Interrupted from stop
 
 
-def _train(work: Work, call: Call) -> dict[str, RunFolder]:
+def _train(job: Job, context: RunnerContext) -> dict[str, RunFolder]:
     """The runs that a cell needs, by role; the cell's own has the role ''.
 
     One that another runner holds does not keep this one from training the next.
     """
-    wanted = {"": work.training, **work.others} if work.training else dict(work.others)
+    wanted = {"": job.training, **job.others} if job.training else dict(job.others)
     trained, taken = {}, None
     for role, training in wanted.items():
         assert training is not None
         try:
-            trained[role] = trained_run(training, call.folders.runs, call.is_over)
+            trained[role] = train_run(training, context.folders.runs, context.should_stop)
         except TakenError as error:
             taken = error
     if taken:
@@ -267,18 +267,18 @@ def _train(work: Work, call: Call) -> dict[str, RunFolder]:
     return trained
 
 
-def told(work: Work, result: CellResult) -> str:
+def describe_result(job: Job, result: CellResult) -> str:
     """What came out of a cell, in a line."""
     if result.error:
-        return f"{work}: failed: {result.error}"
+        return f"{job}: failed: {result.error}"
     value = "measured" if result.value is None else f"{result.value:.4g} {result.unit}"
     paper = "" if result.published is None else f" (the paper: {result.published:.4g})"
-    return f"{work}: {value}{paper}"
+    return f"{job}: {value}{paper}"
 
 
 def _cells(count: int) -> str:
     return f"{count} cell{'s' if count > 1 else ''}"
 
 
-def _written_at(path: Path) -> int:
+def _mtime(path: Path) -> int:
     return path.stat().st_mtime_ns

@@ -20,13 +20,13 @@ PROFILES: tuple[Profile, ...] = ("laptop", "paper")
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]  # becomes part of a file's name
 
 
-class Part(BaseModel):
+class SpecModel(BaseModel):
     """Anything in a spec: what is not known is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class PerProfile(Part):
+class PerProfile(SpecModel):
     """A value for each profile."""
 
     laptop: dict[str, Any] = Field(default_factory=dict)
@@ -37,7 +37,7 @@ class PerProfile(Part):
         return found
 
 
-class Training(PerProfile):
+class TrainingSpec(PerProfile):
     """Settings of a run (see RunConfig, without ``seed`` and ``size``), and what each profile changes of them.
 
     ``matched_to`` names a training whose accuracy from familiar sides ends this one (hinton2018, Table 2).
@@ -47,7 +47,7 @@ class Training(PerProfile):
     matched_to: str | None = None
 
 
-class Cell(Part):
+class Cell(SpecModel):
     """One number of a table, or one part of a figure.
 
     A cell without a measure is cited by the paper, not its own: it is printed, and nobody measures it.
@@ -64,7 +64,7 @@ class Cell(Part):
     note: str = ""
 
 
-class Table(Part):
+class Table(SpecModel):
     """A table or figure of a paper."""
 
     title: str
@@ -75,7 +75,7 @@ class Table(Part):
     cells: dict[Name, Cell]
 
 
-class Comparison(Part):
+class ClaimComparison(SpecModel):
     """What must hold between measured cells: ``greater: [a, b]``, ``above: [a, 1.5]`` or ``below: [a, 1.5]``.
 
     A term is ``table/cell`` or a difference ``table/cell - table/cell``.
@@ -91,15 +91,15 @@ class Comparison(Part):
         return [[cell.strip() for cell in text.split(" - ")] for text in texts]
 
 
-class Claim(Part):
+class Claim(SpecModel):
     """A statement of the paper: it holds if all comparisons do."""
 
     statement: str
     source: str  # where in the paper
-    comparisons: list[Comparison] = Field(min_length=1, alias="all")
+    comparisons: list[ClaimComparison] = Field(min_length=1, alias="all")
 
 
-class Spec(Part):
+class Spec(SpecModel):
     """A paper."""
 
     paper: str
@@ -107,7 +107,7 @@ class Spec(Part):
     authors: str
     about: str = ""  # what the laptop profile changes, in words
     defaults: PerProfile = Field(default_factory=PerProfile)  # settings of every training
-    trainings: dict[Name, Training]
+    trainings: dict[Name, TrainingSpec]
     tables: dict[Name, Table]
     claims: dict[Name, Claim]
 

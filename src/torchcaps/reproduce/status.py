@@ -8,30 +8,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchcaps.reproduce.estimate import Estimator, show_duration
+from torchcaps.reproduce.estimate import Estimator, format_duration
 from torchcaps.reproduce.intervals import mean_interval
-from torchcaps.reproduce.jobs import Work, plan
+from torchcaps.reproduce.jobs import Job, plan_jobs
 from torchcaps.reproduce.results import CellResult
-from torchcaps.reproduce.runner import Folders, State, found_result, is_trained, state_of
+from torchcaps.reproduce.runner import Folders, State, current_result, is_trained, job_state
 from torchcaps.reproduce.spec import PROFILES, Profile, list_papers, load_spec
-from torchcaps.reproduce.tables import show_number, show_published
+from torchcaps.reproduce.tables import format_published, format_value
 
 # MERGED What there is to do and what it takes, before anything is done.
 COLUMNS = ("row", "column", "ours", "paper", "seeds", "warnings")
 FIGURES = 4  # how many columns of them are numbers
 
 
-def count_states(works: Iterable[Work], results: Path) -> dict[State, int]:
+def count_states(jobs: Iterable[Job], results: Path) -> dict[State, int]:
     """How many cells are done, failed or open."""
-    counted = Counter(state_of(work, results) for work in works)
+    counted = Counter(job_state(job, results) for job in jobs)
     return {"done": counted["done"], "failed": counted["failed"], "open": counted["open"]}
 
 
-def summary_rows(works: Iterable[Work], results: Path) -> dict[str, list[tuple[str, ...]]]:
+def summary_rows(jobs: Iterable[Job], results: Path) -> dict[str, list[tuple[str, ...]]]:
     """The rows of each table, by its title: a cell's mean over seeds with its 95 % interval, and the paper's value."""
-    cells: dict[tuple[str, str, str], list[Work]] = {}
-    for work in works:
-        cells.setdefault((work.spec.paper, work.table, work.name), []).append(work)
+    cells: dict[tuple[str, str, str], list[Job]] = {}
+    for job in jobs:
+        cells.setdefault((job.spec.paper, job.table, job.name), []).append(job)
     tables: dict[str, list[tuple[str, ...]]] = {}
     for (paper, table, _), seeds in cells.items():
         title = f"{paper} {table}: {seeds[0].spec.tables[table].title} (profile {seeds[0].profile})"
@@ -39,11 +39,11 @@ def summary_rows(works: Iterable[Work], results: Path) -> dict[str, list[tuple[s
     return tables
 
 
-def _row(seeds: list[Work], results: Path) -> tuple[str, ...]:
+def _row(seeds: list[Job], results: Path) -> tuple[str, ...]:
     cell = seeds[0].cell
-    found = [result for work in seeds if (result := found_result(work, results)) is not None]
+    found = [result for job in seeds if (result := current_result(job, results)) is not None]
     good = [result for result in found if result.error is None]
-    paper = "" if cell.published is None else show_published(cell.published)
+    paper = "" if cell.published is None else format_published(cell.published)
     warnings = len({warning for result in good for warning in result.warnings})
     return (cell.row, cell.column, _ours(good, found), paper, f"{len(good)}/{len(seeds)}", str(warnings or ""))
 
@@ -55,29 +55,29 @@ def _ours(good: list[CellResult], found: list[CellResult]) -> str:
     if not values:
         return "see its picture" if good[0].picture else "see its file"
     unit = good[0].unit
-    spread = f" ± {show_number(mean_interval(values).half, unit)}" if len(values) > 1 else ""
-    return f"{show_number(statistics.fmean(values), unit)}{spread} {unit}"
+    spread = f" ± {format_value(mean_interval(values).half_width, unit)}" if len(values) > 1 else ""
+    return f"{format_value(statistics.fmean(values), unit)}{spread} {unit}"
 
 
 PLAN_COLUMNS = ("paper", "table", "cell", "seed", "training", "state", "time")
 
 
-def plan_rows(works: list[Work], folders: Folders) -> tuple[list[tuple[str, ...]], float]:
+def plan_rows(jobs: list[Job], folders: Folders) -> tuple[list[tuple[str, ...]], float]:
     """A row for each piece of work, and the seconds that all of it takes one worker."""
-    todo = [work for work in works if state_of(work, folders.results) != "done"]
+    todo = [job for job in jobs if job_state(job, folders.results) != "done"]
     estimates = Estimator(folders).seconds(todo)
-    seconds = {id(work): estimate for work, estimate in zip(todo, estimates, strict=True)}
-    users = Counter(training.path(folders.runs) for work in works for training in work.trainings)
+    seconds = {id(job): estimate for job, estimate in zip(todo, estimates, strict=True)}
+    users = Counter(training.path(folders.runs) for job in jobs for training in job.trainings)
     rows: list[tuple[str, ...]] = []
-    for work in works:
-        state = state_of(work, folders.results)
-        time = "" if state == "done" else show_duration(seconds[id(work)])
-        names = [name for name in (work.cell.training, *work.cell.others.values()) if name]
+    for job in jobs:
+        state = job_state(job, folders.results)
+        time = "" if state == "done" else format_duration(seconds[id(job)])
+        names = [name for name in (job.cell.training, *job.cell.others.values()) if name]
         trainings = [
             _training(name, each.path(folders.runs), users, is_trained(each, folders.runs))
-            for name, each in zip(names, work.trainings, strict=True)
+            for name, each in zip(names, job.trainings, strict=True)
         ]
-        rows.append((work.spec.paper, work.table, work.name, str(work.seed), ", ".join(trainings), state, time))
+        rows.append((job.spec.paper, job.table, job.name, str(job.seed), ", ".join(trainings), state, time))
     return rows, sum(estimate or 0.0 for estimate in estimates)
 
 
@@ -101,11 +101,11 @@ def table_states(folders: Folders) -> list[TableState]:
     for paper in list_papers():
         spec = load_spec(paper)
         for name, table in spec.tables.items():
-            works = {profile: plan(spec, profile, tables=[name]) for profile in PROFILES}
-            done = {profile: count_states(each, folders.results)["done"] for profile, each in works.items()}
+            jobs = {profile: plan_jobs(spec, profile, tables=[name]) for profile in PROFILES}
+            done = {profile: count_states(each, folders.results)["done"] for profile, each in jobs.items()}
             cells = sum(cell.measure is not None for cell in table.cells.values())
-            wanted = {profile: len(each) for profile, each in works.items()}
-            seconds = {profile: _total(estimator.seconds(each, anew=True)) for profile, each in works.items()}
+            wanted = {profile: len(each) for profile, each in jobs.items()}
+            seconds = {profile: _total(estimator.seconds(each, include_trained=True)) for profile, each in jobs.items()}
             found.append(TableState(paper, name, table.title, cells, wanted, done, seconds))
     return found
 

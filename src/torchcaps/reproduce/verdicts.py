@@ -14,19 +14,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from torchcaps.reproduce.claims_text import cell_label, cell_weights, find_bound, find_cautions, state
-from torchcaps.reproduce.intervals import Interval, paired_interval, share_interval, welch_interval
+from torchcaps.reproduce.claims_text import (
+    cell_label,
+    cell_weights,
+    claim_cautions,
+    comparison_bound,
+    format_comparison,
+)
+from torchcaps.reproduce.intervals import Interval, paired_interval, proportion_interval, welch_interval
 from torchcaps.reproduce.results import Evidence, PaperEvidence
-from torchcaps.reproduce.spec import Claim, Comparison
+from torchcaps.reproduce.spec import Claim, ClaimComparison
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "undecided")
 EXACT = "count"  # the unit of what is counted and not estimated
-SEEDS = 3  # from so many on their spread says how sure a mean is
+MIN_SEEDS = 3  # from so many on their spread says how sure a mean is
 
 
 @dataclass(frozen=True)
-class Finding:
+class ComparisonResult:
     """One comparison: what must be, what is, and how that was tested."""
 
     statement: str
@@ -38,80 +44,80 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ClaimVerdict:
     """A claim with its verdict, and whatever a reader must know to believe it."""
 
     name: str
     claim: Claim
     verdict: Verdict
-    findings: tuple[Finding, ...]
+    comparisons: tuple[ComparisonResult, ...]
     cautions: tuple[str, ...]
     note: str  # ours, from the results folder
 
     @property
     def measured(self) -> bool:
         """Whether there is anything to judge by."""
-        return any(finding.measured for finding in self.findings)
+        return any(result.measured for result in self.comparisons)
 
 
-def judge_claim(name: str, paper: PaperEvidence) -> Judgement:
+def judge_claim(name: str, paper: PaperEvidence) -> ClaimVerdict:
     """One claim of a paper."""
     claim = paper.spec.claims[name]
-    findings = tuple(compare(comparison, paper) for comparison in claim.comparisons)
-    verdicts = {finding.verdict for finding in findings}
+    comparisons = tuple(evaluate_comparison(comparison, paper) for comparison in claim.comparisons)
+    verdicts = {result.verdict for result in comparisons}
     verdict: Verdict = "undecided"
     if "does not hold" in verdicts:
         verdict = "does not hold"
     elif verdicts == {"holds"}:
         verdict = "holds"
-    cautions = find_cautions(claim, paper)
-    several = len(findings)
+    cautions = claim_cautions(claim, paper)
+    several = len(comparisons)
     if verdict == "does not hold" and several > 1:
         chance = f"{several} comparisons at 95 % each: that one fails by chance alone has a probability of up to"
         cautions += (f"{chance} {2.5 * several:g} %",)
-    return Judgement(name, claim, verdict, findings, cautions, paper.notes.get(name, ""))
+    return ClaimVerdict(name, claim, verdict, comparisons, cautions, paper.notes.get(name, ""))
 
 
-def compare(comparison: Comparison, paper: PaperEvidence) -> Finding:
+def evaluate_comparison(comparison: ClaimComparison, paper: PaperEvidence) -> ComparisonResult:
     """Test one comparison with the cells as they were measured."""
-    statement = state(comparison, paper)
+    statement = format_comparison(comparison, paper)
     weights = {path: weight for path, weight in cell_weights(comparison).items() if weight}
     missing = [cell_label(path, paper) for path in weights if not paper.cells[path].values]
     if missing:
         which = f": {', '.join(missing)}" if len(missing) < len(weights) else ""
-        return Finding(statement, "undecided", f"not measured yet{which}", measured=False)
+        return ComparisonResult(statement, "undecided", f"not measured yet{which}", measured=False)
     cells = [paper.cells[path] for path in weights]
     interval, test = _interval(list(weights.values()), cells)
     if interval is None:
-        return Finding(statement, "undecided", test)
-    bound, sign = find_bound(comparison)
+        return ComparisonResult(statement, "undecided", test)
+    bound, sign = comparison_bound(comparison)
     low, high = sorted((sign * (interval.low - bound), sign * (interval.high - bound)))
     verdict: Verdict = "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
     unit = cells[0].results[0].unit
-    return Finding(statement, verdict, test, interval, "points" if unit == "%" and len(cells) > 1 else unit)
+    return ComparisonResult(statement, verdict, test, interval, "points" if unit == "%" and len(cells) > 1 else unit)
 
 
 def _interval(weights: Sequence[float], cells: Sequence[Evidence]) -> tuple[Interval | None, str]:
     """The interval of a sum of cells that fits what was measured, and its name in words."""
     samples = [list(cell.values.values()) for cell in cells]
     if all(cell.results[0].unit == EXACT for cell in cells):
-        centre = sum(weight * sample[0] for weight, sample in zip(weights, samples, strict=True))
-        return Interval(centre, centre, centre), "counted"
+        center = sum(weight * sample[0] for weight, sample in zip(weights, samples, strict=True))
+        return Interval(center, center, center), "counted"
     images = [cell.images for cell in cells]
     spread = any(len(set(sample)) > 1 for sample in samples)
     shares = [count for count in images if count is not None]
     all_shares = len(shares) == len(cells)
-    if all(len(sample) >= SEEDS for sample in samples) and (spread or not all_shares):
+    if all(len(sample) >= MIN_SEEDS for sample in samples) and (spread or not all_shares):
         return _over_seeds(weights, cells, samples)
     if not all_shares:
-        return None, f"fewer than {SEEDS} seeds of a value that is no share of images"
+        return None, f"fewer than {MIN_SEEDS} seeds of a value that is no share of images"
     means = [statistics.fmean(sample) / 100 for sample in samples]
-    found = share_interval(weights, means, shares)
-    percent = Interval(100 * found.centre, 100 * found.low, 100 * found.high)
+    found = proportion_interval(weights, means, shares)
+    percent = Interval(100 * found.center, 100 * found.low, 100 * found.high)
     counted = f"{min(shares):,}" if min(shares) == max(shares) else f"{min(shares):,} to {max(shares):,}"
     fewest = min(map(len, samples))
     few = "seeds were not repeated" if fewest == 1 else f"only {fewest} seeds"
-    reason = few if fewest < SEEDS else "the seeds do not differ at all"
+    reason = few if fewest < MIN_SEEDS else "the seeds do not differ at all"
     return percent, f"normal interval over {counted} images: {reason}"
 
 

@@ -12,7 +12,7 @@ from torchcaps.evaluate.acgan import EPOCHS, PER_DIGIT, SIZES, generate, train_a
 from torchcaps.evaluate.affine import PLACED, affine_sets
 from torchcaps.evaluate.clean import check_digits, first_images, multicrop_scores, test_images
 from torchcaps.evaluate.viewpoint import FAMILIAR, measure_viewpoints, viewpoint_sets
-from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
+from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, register_measure
 from torchcaps.train import RunFolder, evaluate_accuracy, load, read_validation_metrics
 
 # MERGED Images that training did not show: digits under affine change, toys from novel sides.
@@ -20,42 +20,42 @@ from torchcaps.train import RunFolder, evaluate_accuracy, load, read_validation_
 CHOSEN = "of the checkpoint that validation images chose"
 
 
-@measure_named("test-accuracy", "%", f"accuracy on the test images {CHOSEN}")
-def accuracy(subject: Subject, images: int | None = None) -> Measured:
+@register_measure("test-accuracy", "%", f"accuracy on the test images {CHOSEN}")
+def accuracy(subject: MeasureInput, images: int | None = None) -> Measurement:
     """Right answers; where an image has two labels, the two highest scores must be them."""
     share, count = _tested(subject.run, images)
-    return Measured(100 * share, count)
+    return Measurement(100 * share, count)
 
 
-@measure_named("test-error", "%", f"wrong answers on the test images {CHOSEN}")
-def error(subject: Subject, images: int | None = None) -> Measured:
+@register_measure("test-error", "%", f"wrong answers on the test images {CHOSEN}")
+def error(subject: MeasureInput, images: int | None = None) -> Measurement:
     share, count = _tested(subject.run, images)
-    return Measured(100 * (1 - share), count)
+    return Measurement(100 * (1 - share), count)
 
 
-@measure_named("multicrop-error", "%", f"wrong answers by the mean scores of 13 crops of each test image, {CHOSEN}")
-def multicrop_error(subject: Subject, images: int | None = None) -> Measured:
+@register_measure("multicrop-error", "%", f"wrong answers by the mean scores of 13 crops of each test image, {CHOSEN}")
+def multicrop_error(subject: MeasureInput, images: int | None = None) -> Measurement:
     found = evaluate_accuracy(
         load(subject.run.path), test_images(_limited(subject.run, images)), scores=multicrop_scores
     )
-    return Measured(100 * (1 - found.accuracy), found.images)
+    return Measurement(100 * (1 - found.accuracy), found.images)
 
 
-@measure_named(
+@register_measure(
     "learning-curve",
     "%",
     "wrong answers on the validation images against the step of training; the test images are not looked at meanwhile",
 )
-def learning_curve(subject: Subject) -> Measured:
+def learning_curve(subject: MeasureInput) -> Measurement:
     lines = read_validation_metrics(subject.run.metrics_file)
     curve = [[line.step, 100 * (1 - line.accuracy)] for line in lines]
-    return Measured(curve[-1][1], details={"curve": curve, "split": "validation"})
+    return Measurement(curve[-1][1], details={"curve": curve, "split": "validation"})
 
 
-@measure_named("parameters", "count", "trained parameters of the network in the size of the paper, decoder included")
-def parameters(subject: Subject) -> Measured:
+@register_measure("parameters", "count", "trained parameters of the network in the size of the paper, decoder included")
+def parameters(subject: MeasureInput) -> Measurement:
     model = subject.run.config().model_copy(update={"size": "paper"}).build_model()
-    return Measured(sum(parameter.numel() for parameter in model.parameters()))
+    return Measurement(sum(parameter.numel() for parameter in model.parameters()))
 
 
 def _tested(run: RunFolder, images: int | None) -> tuple[float, int]:
@@ -78,10 +78,10 @@ def _limited(run: RunFolder, images: int | None) -> Any:
     return config if images is None else config.model_copy(update={"test_images": images})
 
 
-@measure_named(
+@register_measure(
     "affnist-accuracy", "%", "accuracy on MNIST's test digits under affine change, of a model trained on upright ones"
 )
-def affnist_accuracy(subject: Subject, images: int | None = None) -> Measured:
+def affnist_accuracy(subject: MeasureInput, images: int | None = None) -> Measurement:
     """gu2021, section 3.1; choi2019, section 4.2."""
     data = subject.run.config().data
     if data not in PLACED:
@@ -89,33 +89,33 @@ def affnist_accuracy(subject: Subject, images: int | None = None) -> Measured:
     model = load(subject.run.path)
     sets = affine_sets(model, data, images)
     found = evaluate_accuracy(model, sets.changed)
-    return Measured(100 * found.accuracy, found.images, {"about": sets.about})
+    return Measurement(100 * found.accuracy, found.images, {"about": sets.about})
 
 
-@measure_named("viewpoint-error", "%", "wrong answers on toys from sides that training did not show")
-def viewpoint_error(subject: Subject, images: int | None = None) -> Measured:
+@register_measure("viewpoint-error", "%", "wrong answers on toys from sides that training did not show")
+def viewpoint_error(subject: MeasureInput, images: int | None = None) -> Measurement:
     """hinton2018, section 5.2."""
     return _seen_from(subject, "novel", images)
 
 
-@measure_named("familiar-error", "%", "wrong answers on toys that are new, from sides that training showed")
-def familiar_error(subject: Subject, images: int | None = None) -> Measured:
+@register_measure("familiar-error", "%", "wrong answers on toys that are new, from sides that training showed")
+def familiar_error(subject: MeasureInput, images: int | None = None) -> Measurement:
     return _seen_from(subject, FAMILIAR, images)
 
 
-def _seen_from(subject: Subject, sides: str, images: int | None) -> Measured:
+def _seen_from(subject: MeasureInput, sides: str, images: int | None) -> Measurement:
     model, data = load(subject.run.path), subject.run.config().data
     found: dict[str, Any] = measure_viewpoints(model, *viewpoint_sets(data), images_used=images)
     curve = [[int(degree), 100 * (1 - share)] for degree, share in found["by_degree"][sides].items()]
-    return Measured(100 * found[f"{sides}_error"], found[f"{sides}_images"], {"by_degree": sorted(curve)})
+    return Measurement(100 * found[f"{sides}_error"], found[f"{sides}_images"], {"by_degree": sorted(curve)})
 
 
-@measure_named(
+@register_measure(
     "acgan-error",
     "%",
     "wrong answers on digits drawn by an AC-GAN after an epoch of its training; each seed has a GAN of its own",
 )
-def acgan_error(subject: Subject, epoch: int = EPOCHS, images: int = 10 * PER_DIGIT) -> Measured:
+def acgan_error(subject: MeasureInput, epoch: int = EPOCHS, images: int = 10 * PER_DIGIT) -> Measurement:
     """chen2019, Table 3."""
     run = subject.run
     settings = replace(SIZES[run.config().size], seed=subject.seed)
@@ -126,4 +126,4 @@ def acgan_error(subject: Subject, epoch: int = EPOCHS, images: int = 10 * PER_DI
     train_acgan(settings.folder(), settings, epoch)
     drawn = generate(settings.folder(), epoch, images)
     found = evaluate_accuracy(model, first_images(model, drawn, None))
-    return Measured(100 * (1 - found.accuracy), found.images, {"gan": asdict(settings)})
+    return Measurement(100 * (1 - found.accuracy), found.images, {"gan": asdict(settings)})

@@ -12,47 +12,47 @@ from torchcaps.evaluate.adversarial import IMAGES, first_pixels
 from torchcaps.evaluate.clean import test_images
 from torchcaps.evaluate.sanity import check_gradient, measure_gradient
 from torchcaps.models import Model
-from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
+from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, register_measure
 from torchcaps.train import load
 
 Row = dict[str, Any]
 
 
-@measure_named("attack-accuracy", "%", "accuracy on the first test images under an attack that sees the network")
+@register_measure("attack-accuracy", "%", "accuracy on the first test images under an attack that sees the network")
 def attack_accuracy(
-    subject: Subject,
+    subject: MeasureInput,
     attack: str = "fgsm",
     epsilon: float | None = None,
     epsilons: Sequence[float] | None = None,
     images: int = IMAGES,
     logits: str = STRONGEST,
-) -> Measured:
+) -> Measurement:
     """hinton2018, section 6 and figure 3."""
     return _attacked(subject, attack, epsilon, epsilons, images, logits, lambda row: row["accuracy"])
 
 
-@measure_named(
+@register_measure(
     "targeted-success",
     "%",
     "share of pairs of a test image and a wrong class in which targeted FGSM reaches that class",
 )
 def targeted_success(
-    subject: Subject,
+    subject: MeasureInput,
     epsilon: float | None = None,
     epsilons: Sequence[float] | None = None,
     images: int = IMAGES,
     logits: str = STRONGEST,
-) -> Measured:
+) -> Measurement:
     """hinton2018, section 6 and figure 3, right."""
     return _attacked(subject, "targeted-fgsm", epsilon, epsilons, images, logits, lambda row: row["target_success"])
 
 
-@measure_named(
+@register_measure(
     "transfer-accuracy", "%", "accuracy on the first test images after FGSM on another network, which was trained alike"
 )
 def transfer_accuracy(
-    subject: Subject, epsilon: float | None = None, epsilons: Sequence[float] | None = None, images: int = IMAGES
-) -> Measured:
+    subject: MeasureInput, epsilon: float | None = None, epsilons: Sequence[float] | None = None, images: int = IMAGES
+) -> Measurement:
     """chen2019, section 4.3; hinton2018, section 6."""
     run = subject.run
     if "source" not in subject.others:
@@ -60,12 +60,14 @@ def transfer_accuracy(
     return _attacked(subject, "transfer", epsilon, epsilons, images, STRONGEST, lambda row: row["accuracy"])
 
 
-@measure_named(
+@register_measure(
     "universal-accuracy",
     "%",
     "accuracy on the first test images with one perturbation added to all, drawn by a generator after its last step",
 )
-def universal_accuracy(subject: Subject, epsilon: float = 0.3, iterations: int = 120, images: int = IMAGES) -> Measured:
+def universal_accuracy(
+    subject: MeasureInput, epsilon: float = 0.3, iterations: int = 120, images: int = IMAGES
+) -> Measurement:
     """chen2019, section 4.4 and supplement 6.2; ``curve`` is the accuracy by the steps of the generator."""
     model = load(subject.run.path)
     options = {"universal": {"iterations": iterations}}
@@ -73,28 +75,28 @@ def universal_accuracy(subject: Subject, epsilon: float = 0.3, iterations: int =
     row = result["attacks"][0]
     curve = [[int(iteration), 100 * share] for iteration, share in row["history"].items()]
     details = {"curve": curve, "clean_accuracy": 100 * result["clean_accuracy"]}
-    return Measured(100 * row["accuracy"], result["images"], details, _warnings(result))
+    return Measurement(100 * row["accuracy"], result["images"], details, _warnings(result))
 
 
-@measure_named("gradient-zeros", "%", "share of exact zeros in the gradient of the cross-entropy by the pixels")
-def gradient_zeros(subject: Subject, images: int = IMAGES, logits: str = STRONGEST) -> Measured:
+@register_measure("gradient-zeros", "%", "share of exact zeros in the gradient of the cross-entropy by the pixels")
+def gradient_zeros(subject: MeasureInput, images: int = IMAGES, logits: str = STRONGEST) -> Measurement:
     """hinton2018, section 6."""
     model = load(subject.run.path)
     found = measure_gradient(model, *first_pixels(model, test_images(subject.run.config()), images), logits)
     warned = check_gradient(found)
     details = {"norm": found.norm, "images_without_gradient": 100 * found.blind}
-    return Measured(100 * found.zeros, details=details, warnings=(warned.message,) if warned else ())
+    return Measurement(100 * found.zeros, details=details, warnings=(warned.message,) if warned else ())
 
 
 def _attacked(
-    subject: Subject,
+    subject: MeasureInput,
     attack: str,
     epsilon: float | None,
     epsilons: Sequence[float] | None,
     images: int,
     logits: str,
     read: Callable[[Row], float],
-) -> Measured:
+) -> Measurement:
     """The share at an epsilon, or a curve over several."""
     model = load(subject.run.path)
     if (epsilon is None) == (epsilons is None):
@@ -103,11 +105,11 @@ def _attacked(
     curve = [[row["epsilon"], 100 * read(row)] for row in result["attacks"]]
     details = {"curve": curve, "clean_accuracy": 100 * result["clean_accuracy"], "gradient": result["gradient"]}
     value, count = (curve[0][1], result["images"]) if len(curve) == 1 else (None, None)
-    return Measured(value, count, details, _warnings(result))
+    return Measurement(value, count, details, _warnings(result))
 
 
 def _attack(
-    subject: Subject,
+    subject: MeasureInput,
     model: Model,
     attack: str,
     epsilons: Sequence[float],

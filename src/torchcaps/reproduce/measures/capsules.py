@@ -15,7 +15,7 @@ from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.evaluate.clean import test_images
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
+from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, register_measure
 from torchcaps.train import RunFolder, load
 
 IMAGES = 1000
@@ -23,27 +23,27 @@ AXES = {"rotation": "rotation", "x": "shift_x", "y": "shift_y"}  # transformatio
 TRANSFORMATIONS = [f"{axis}{sign}" for sign in "+-" for axis in AXES]
 
 
-@measure_named(
+@register_measure(
     "compactness",
     "nats",
     "each dimension's share of the variance of the true class's capsule under one factor, as a divergence from equal "
     "shares; mean over test images",
 )
-def compactness(subject: Subject, factor: str = "rotation", images: int = IMAGES) -> Measured:
+def capsule_compactness(subject: MeasureInput, factor: str = "rotation", images: int = IMAGES) -> Measurement:
     """gu2021, section 3.3; ``score_of_mean_shares`` is the other reading, see analysis/compactness.py."""
     found = _over_images(subject, measure_compactness, factor, images)
     score: dict[str, Any] = found["factors"][factor]
-    return Measured(score["score"], details=score | {"greatest": found["greatest"], "size": found["size"]})
+    return Measurement(score["score"], details=score | {"greatest": found["greatest"], "size": found["size"]})
 
 
-@measure_named(
+@register_measure(
     "alignment-ratio",
     "ratio",
     "how far the changes of the true class's capsule under five strengths lie along one line; mean over test images",
 )
 def alignment_ratio(
-    subject: Subject, transformation: str = "rotation+", images: int = IMAGES, digit: int | None = None
-) -> Measured:
+    subject: MeasureInput, transformation: str = "rotation+", images: int = IMAGES, digit: int | None = None
+) -> Measurement:
     """choi2019, Table 3; with ``digit``, of that digit's images alone."""
     if transformation not in TRANSFORMATIONS:
         raise unknown_name("transformation", transformation, TRANSFORMATIONS)
@@ -52,58 +52,60 @@ def alignment_ratio(
     ratio = found["ratio"][factor][transformation[-1]]
     value = ratio["mean"] if digit is None else ratio["by_class"].get(digit)
     details = ratio | {"by_class": {str(label): mean for label, mean in ratio["by_class"].items()}}
-    return Measured(value, details=details | {"random": found["random"]["own_size"], "images": found["images"]})
+    return Measurement(value, details=details | {"random": found["random"]["own_size"], "images": found["images"]})
 
 
-@measure_named("alignment-random", "ratio", "alignment ratio of random vectors; mean over a thousand sets of them")
-def alignment_random(subject: Subject, vectors: int = 5, dimensions: int = 32) -> Measured:
+@register_measure("alignment-random", "ratio", "alignment ratio of random vectors; mean over a thousand sets of them")
+def alignment_random(subject: MeasureInput, vectors: int = 5, dimensions: int = 32) -> Measurement:
     """choi2019, section 4.3: what no alignment at all looks like."""
     found = random_reference(dimensions, count=vectors, seed=subject.seed)
-    return Measured(found["mean"], details={"sd": found["deviation"]})
+    return Measurement(found["mean"], details={"sd": found["deviation"]})
 
 
-@measure_named(
+@register_measure(
     "alignment-cosines",
     "ratio",
     "cosine between the lines along which a capsule moves under a change and under its opposite; mean over test images",
 )
-def alignment_cosines(subject: Subject, factor: str = "rotation", images: int = IMAGES) -> Measured:
+def alignment_cosines(subject: MeasureInput, factor: str = "rotation", images: int = IMAGES) -> Measurement:
     """choi2019, figure 4."""
     found = _over_images(subject, measure_alignment, factor, images)
     cosine = found["cosine"][factor]
     edges = torch.linspace(-1, 1, len(cosine["counts"]) + 1).tolist()
     histogram = {"edges": [round(edge, 6) for edge in edges], "counts": cosine["counts"]}
-    return Measured(cosine["mean"], details={"histogram": histogram, "same_side": cosine["same_side"]})
+    return Measurement(cosine["mean"], details={"histogram": histogram, "same_side": cosine["same_side"]})
 
 
-@measure_named("perturbation-sheet", "picture", "drawings while one number of the winning capsule is moved")
-def moved_dimensions(subject: Subject, low: float = -0.25, high: float = 0.25, step: float = 0.05) -> Measured:
+@register_measure("perturbation-sheet", "picture", "drawings while one number of the winning capsule is moved")
+def moved_dimensions(subject: MeasureInput, low: float = -0.25, high: float = 0.25, step: float = 0.05) -> Measurement:
     """choi2019, figure 3; gu2021, figure 4: one image of each class, the dimension that changes its drawing most."""
     material = _material(subject.run)
     if low != -high or not 0 < step <= high:
         raise TorchcapsError(f"dimensions are moved as far to one side as to the other, got {low:g} to {high:g}")
     data, picture = perturbation_sheet(material, PerturbationRange(high, round((high - low) / step) + 1))
-    return Measured(None, details=data, picture=picture)
+    return Measurement(None, details=data, picture=picture)
 
 
-@measure_named("reconstruction-sheet", "picture", "the capsules of one network drawn by the decoder of another")
-def other_decoder(subject: Subject) -> Measured:
+@register_measure("reconstruction-sheet", "picture", "the capsules of one network drawn by the decoder of another")
+def other_decoder(subject: MeasureInput) -> Measurement:
     """yang2021, figure 2."""
     other = subject.others.get("decoder")
     return _explained(explain_decoding(_material(subject.run, load(other.path) if other else None)))
 
 
-@measure_named(
+@register_measure(
     "vote-distances",
     "distance",
     "how far votes lie from the class capsule's mean, weighted by assignment, by iteration",
 )
-def vote_distances(subject: Subject) -> Measured:
+def vote_distance_plot(subject: MeasureInput) -> Measurement:
     """hinton2018, figures 2 and B.2; the picture is the nearer half of one image's votes."""
     return _explained(explain_votes(_material(subject.run)))
 
 
-def _over_images(subject: Subject, measure: Callable[..., dict[str, Any]], factor: str, count: int) -> dict[str, Any]:
+def _over_images(
+    subject: MeasureInput, measure: Callable[..., dict[str, Any]], factor: str, count: int
+) -> dict[str, Any]:
     """A measure of one factor, over test images from all over the set."""
     model = load(subject.run.path)
     batch = sample_images(model, test_images(subject.run.config()), count)
@@ -119,5 +121,5 @@ def _material(run: RunFolder, other: Model | None = None) -> ExplainInput:
     )
 
 
-def _explained(found: Explanation) -> Measured:
-    return Measured(None, details=found.data, picture=next(iter(found.figures.values())))
+def _explained(found: Explanation) -> Measurement:
+    return Measurement(None, details=found.data, picture=next(iter(found.figures.values())))

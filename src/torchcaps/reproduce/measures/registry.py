@@ -16,7 +16,7 @@ from torchcaps.train import RunFolder
 
 
 @dataclass(frozen=True)
-class Subject:
+class MeasureInput:
     """What is measured.
 
     Args:
@@ -41,7 +41,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """What came out.
 
     Args:
@@ -66,23 +66,25 @@ class MeasureRecord:
     name: str
     unit: str
     how: str
-    function: Callable[[Subject], Measured]
+    function: Callable[[MeasureInput], Measurement]
     settings: tuple[str, ...] = ()  # those that it knows
 
 
 measures: Registry[MeasureRecord] = Registry("measure")
 
 
-def measure_named(name: str, unit: str, how: str) -> Callable[[Callable[..., Measured]], Callable[..., Measured]]:
+def register_measure(
+    name: str, unit: str, how: str
+) -> Callable[[Callable[..., Measurement]], Callable[..., Measurement]]:
     """Register a function of a subject and of settings by name; those settings it is given that it has names for.
 
     A table's settings are for all its measures, so that one may well be given what only another knows.
     """
 
-    def register(function: Callable[..., Measured]) -> Callable[..., Measured]:
+    def register(function: Callable[..., Measurement]) -> Callable[..., Measurement]:
         known = tuple(inspect.signature(function).parameters)[1:]
 
-        def with_settings(subject: Subject) -> Measured:
+        def with_settings(subject: MeasureInput) -> Measurement:
             return function(subject, **{key: subject.settings[key] for key in known if key in subject.settings})
 
         measures.add(MeasureRecord(name, unit, how, with_settings, known))

@@ -6,45 +6,45 @@ from torchcaps.bench.forms import Net
 from torchcaps.bench.steps import take_turns
 from torchcaps.bench.timing import Budget, ratio, summary, threads
 from torchcaps.errors import TorchcapsError
-from torchcaps.reproduce.measures.registry import Measured, Subject, measure_named
+from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, register_measure
 from torchcaps.train import RunConfig, RunFolder, training_splits
 from torchcaps.train.sampler import steps_per_epoch
 
 BUDGET = Budget()
 
 
-@measure_named(
+@register_measure(
     "step-time-ratio",
     "ratio",
     "median over rounds of the time of a training step as a share of the other network's, each with its own batch",
 )
-def step_time_ratio(subject: Subject) -> Measured:
+def step_time_ratio(subject: MeasureInput) -> Measurement:
     """yang2021, figure 4."""
     return _timed(*_configs(subject), (1, 1))
 
 
-@measure_named(
+@register_measure(
     "epoch-time-ratio",
     "ratio",
     "the ratio of the time of a training step, times that of the number of steps in an epoch",
 )
-def epoch_time_ratio(subject: Subject) -> Measured:
+def epoch_time_ratio(subject: MeasureInput) -> Measurement:
     """choi2019, Table 1."""
     own, other = _configs(subject)
     counts = [steps_per_epoch(len(training_splits(config)[0]), config.batch_size) for config in (own, other)]
     return _timed(own, other, (counts[0], counts[1]))
 
 
-def _configs(subject: Subject) -> tuple[RunConfig, RunConfig]:
+def _configs(subject: MeasureInput) -> tuple[RunConfig, RunConfig]:
     run: RunFolder = subject.run
     if "baseline" not in subject.others:
         raise TorchcapsError(f"the time of {run.path.name} is a share of another's: name it in the role 'baseline'")
     return run.config(), subject.others["baseline"].config()
 
 
-def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measured:
+def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measurement:
     """The ratio of two networks, each with so many steps."""
-    nets = {"own": net_of(own), "baseline": net_of(other)}
+    nets = {"own": bench_net(own), "baseline": bench_net(other)}
     with threads(1):
         seconds = take_turns({name: (net, "torchcaps") for name, net in nets.items()}, "training", BUDGET)
     factor, found = steps[0] / steps[1], ratio(seconds, "own", "baseline")
@@ -54,10 +54,10 @@ def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measured
         "steps": dict(zip(nets, steps, strict=True)),
         "batch": {name: net.batch for name, net in nets.items()},
     }
-    return Measured(factor * found["median"], details=details)
+    return Measurement(factor * found["median"], details=details)
 
 
-def net_of(config: RunConfig) -> Net:
+def bench_net(config: RunConfig) -> Net:
     """What a run trains, for a clock: random images of the same shape."""
     channels, side, _ = config.image_shape
     minimised = {
