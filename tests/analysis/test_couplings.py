@@ -48,7 +48,7 @@ def test_vote_distances_against_loops(damping: float) -> None:
         assert layer.votes is not None
         assert layer.children.activation is not None
         position = layer.votes.shape[1] // 2
-        active = layer.children.activation[1].flatten()[layer.seen[position].flatten()]
+        active = layer.children.activation[1].flatten()[layer.child_index[position].flatten()]
         expected = reference.em_distances(
             layer.votes[1, position].tolist(),
             active.tolist(),
@@ -100,7 +100,7 @@ def test_couplings_are_followed_as_loops_would(kind: str) -> None:
             layer = layers[number]
             couplings = layer.couplings[min(iteration, len(layer.couplings) - 1)][image].tolist()
             _, height, width, types, _ = layer.children.pose.shape
-            flat = reference.spread_couplings(couplings, reached, layer.seen.tolist(), height * width * types)
+            flat = reference.spread_couplings(couplings, reached, layer.child_index.tolist(), height * width * types)
             torch.testing.assert_close(found[number][image].flatten(), torch.tensor(flat), rtol=1e-4, atol=1e-6)
             weighted = torch.tensor(flat).view(height * width, types) * presence(layer.children)[image].flatten(0, 1)
             torch.testing.assert_close(maps[number][image].flatten(), weighted.sum(1), rtol=1e-4, atol=1e-5)
@@ -119,7 +119,7 @@ def test_shares_of_all_classes_make_a_whole() -> None:
         )
         torch.testing.assert_close(kept, (total * present).sum().view(1) / present.sum(), rtol=1e-3, atol=1e-4)
         seen = torch.zeros(total.numel())
-        seen[layers[0].seen.flatten().unique()] = 1.0  # a window without padding leaves some at the border out
+        seen[layers[0].child_index.flatten().unique()] = 1.0  # a window without padding leaves some at the border out
         if len(layers) == 1 or (seen == 1).all():
             torch.testing.assert_close(total.flatten(), seen, rtol=1e-3, atol=1e-3)
         else:
@@ -140,7 +140,7 @@ def test_entropy_against_loops(kind: str) -> None:
             wanted = (
                 reference.entropy_over_children(values)
                 if attention
-                else reference.entropy_over_parents(values, layer.seen.squeeze(2).tolist())
+                else reference.entropy_over_parents(values, layer.child_index.squeeze(2).tolist())
             )
             assert (entropy.nats, entropy.relative) == pytest.approx(wanted, rel=1e-3)
         if kind in ("dynamic", "em", "uniform"):
@@ -157,11 +157,11 @@ def test_dead_capsules_against_loops() -> None:
     for each, capsules in zip(found, [layers[0].children, *(layer.parents for layer in layers)], strict=True):
         presences = presence(capsules).flatten(1, 2).tolist()
         greatest, first, silent, never = reference.liveliness(presences)
-        torch.testing.assert_close(each.greatest, torch.tensor(greatest), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(each.first, torch.tensor(first), rtol=0, atol=2e-3)
-        assert (each.silent, each.never_first) == (silent, never)
+        torch.testing.assert_close(each.max_presence, torch.tensor(greatest), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(each.win_share, torch.tensor(first), rtol=0, atol=2e-3)
+        assert (each.inactive, each.never_highest) == (silent, never)
     dead = CapsuleActivity("layer", torch.tensor([0.5, 0.004, 0.3]), torch.tensor([0.9, 0.1, 0.0]))
-    assert (dead.silent, dead.never_first) == ([1], [2])
+    assert (dead.inactive, dead.never_highest) == ([1], [2])
 
 
 @pytest.mark.parametrize("name", ["capsnet", "matrix-capsnet", "g-capsnet-conv"])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 
+from torchcaps import analysis
 from torchcaps.analysis.explain import EXPLANATIONS, explain
 from torchcaps.analysis.explanation import read_image, select_images
 from torchcaps.data import TensorImages, load_dataset
@@ -28,9 +31,7 @@ def test_a_capsule_model_is_explained(tmp_path: Path) -> None:
     model = create_model("capsnet", **SMALL)
     report = explain(model, load_dataset("glyphs", "test"), tmp_path, other=model, sample=3, title="tiny <capsnet>")
     assert set(report["explanations"]) == set(EXPLANATIONS) - {"votes"}
-    assert report["skipped"] == {
-        "votes": "DynamicRouting has no means that votes are assigned to: vote distances need EM routing"
-    }
+    assert report["skipped"] == {"votes": "DynamicRouting has no means of votes: vote distances need EM routing"}
     assert json.loads((tmp_path / "explain.json").read_text()) == json.loads(json.dumps(report))
     assert report["environment"]["command"]
     files = [file for each in report["explanations"].values() for file in each["files"]]
@@ -83,13 +84,13 @@ def test_images_of_each_class_or_one(tmp_path: Path) -> None:
     model, images = create_model("capsnet", **SMALL), load_dataset("glyphs", "test")
     assert select_images(model, images, None).names == list("0123456789")
     torch.testing.assert_close(select_images(model, images, "7").images, images.batch(torch.tensor([7])).images)
-    with pytest.raises(TorchcapsError, match="there is no image 1000: the set has images 0 to 999"):
+    with pytest.raises(TorchcapsError, match="there is no image 1000: the dataset has images 0 to 999"):
         select_images(model, images, "1000")
-    with pytest.raises(TorchcapsError, match=r"nowhere\.png is no file and no number"):
+    with pytest.raises(TorchcapsError, match=r"nowhere\.png is neither a file nor a number"):
         select_images(model, images, "nowhere.png")
-    with pytest.raises(TorchcapsError, match="knows 10 classes and the images have 3"):
+    with pytest.raises(TorchcapsError, match="has 10 classes but the dataset has 3"):
         select_images(model, coloured(), None)
-    with pytest.raises(TorchcapsError, match=r"built for images \(1, 28, 28\)"):
+    with pytest.raises(TorchcapsError, match=r"expects images \(1, 28, 28\)"):
         select_images(model, coloured(classes=10), None)
     larger = coloured(channels=1, size=40, classes=10)
     torch.testing.assert_close(
@@ -110,7 +111,7 @@ def test_a_picture_of_any_size_and_mode(tmp_path: Path, mode: str) -> None:
 def test_a_broken_picture_is_one_sentence(tmp_path: Path) -> None:
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"\x89PNG\r\n\x1a\n and then nothing")
-    with pytest.raises(TorchcapsError, match=r"broken\.png cannot be read: .*Use a PNG or JPEG picture"):
+    with pytest.raises(TorchcapsError, match=r"broken\.png cannot be read: .*Use a PNG or JPEG image"):
         read_image(broken, (1, 28, 28))
     huge = tmp_path / "huge.pgm"
     huge.write_bytes(b"P5\n60000 60000\n255\n")
@@ -124,3 +125,10 @@ def test_an_unknown_explanation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TorchcapsError, match="explanation 'copuling' is unknown: did you mean 'couplings'"):
         explain(create_model("capsnet", **SMALL), load_dataset("glyphs", "test"), tmp_path, only=["copuling"])
     assert not list(tmp_path.iterdir())
+
+
+def test_matplotlib_is_imported_only_to_draw() -> None:
+    """Training imports the analysis package for TensorBoard, and must not pay for matplotlib."""
+    modules = ", ".join(f"torchcaps.analysis.{path.stem}" for path in Path(analysis.__file__).parent.glob("[!_]*.py"))
+    check = f"import sys, {modules}; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

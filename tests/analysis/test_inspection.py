@@ -43,7 +43,7 @@ def test_every_layer_is_seen_as_it_was(name: str) -> None:
         assert len(state.couplings) == getattr(module.routing, "iterations", 1)
         assert state.votes is not None
         assert state.votes.shape == (*expected, shape.size)
-        assert state.seen.shape[:2] == expected[1:3]
+        assert state.child_index.shape[:2] == expected[1:3]
         again = module(state.children)
         torch.testing.assert_close(state.parents.pose, again.pose, rtol=1e-4, atol=1e-5)
     assert torch.equal(layers[-1].parents.pose.flatten(1, 3), output.pose)
@@ -68,7 +68,7 @@ def test_slots_are_the_children_that_their_votes_depend_on(name: str) -> None:
     ):
         (slope,) = torch.autograd.grad(votes[0, position, slot].sum(), pose, retain_graph=True)
         touched = torch.nonzero(slope[0].abs().sum(3).flatten() > 0).flatten().tolist()
-        behind = [child for child in state.seen[position, slot].tolist() if child >= 0]
+        behind = [child for child in state.child_index[position, slot].tolist() if child >= 0]
         assert touched == sorted(behind)
 
 

@@ -40,7 +40,7 @@ def test_each_dimension_is_moved_alone() -> None:
     ],
 )
 def test_the_range_of_each_paper(paper: str, reach: float, step: float) -> None:
-    found, steps = RANGES[paper].arguments(9)
+    found, steps = RANGES[paper].for_size(9)
     assert found == pytest.approx(reach)
     assert 2 * found / (steps - 1) == pytest.approx(step)
     model = create_model("capsnet", size="laptop", class_size=9, hidden=(16, 16)).eval()
@@ -58,11 +58,11 @@ def test_capsules_and_plain_units_have_ranges_of_their_own() -> None:
 
 def test_a_model_that_cannot_be_perturbed_is_refused() -> None:
     image = torch.rand(1, 28, 28)
-    with pytest.raises(TorchcapsError, match="has no capsules"):
+    with pytest.raises(TorchcapsError, match="has no class capsules"):
         perturb_dimensions(create_model("convnet-avg", size="laptop"), image)
     with pytest.raises(TorchcapsError, match="has no decoder"):
         perturb_dimensions(create_model("capsnet", size="laptop", decoder="none"), image)
-    with pytest.raises(TorchcapsError, match="range of perturbation 'sabour' is unknown: did you mean 'sabour2017'"):
+    with pytest.raises(TorchcapsError, match="perturbation range 'sabour' is unknown: did you mean 'sabour2017'"):
         perturb_dimensions(create_model("capsnet", size="laptop"), image, paper="sabour")
 
 
@@ -85,11 +85,11 @@ def test_decoders_that_do_not_fit_are_refused() -> None:
     small = {"size": "laptop", "filters": 8, "types": 2}
     images = torch.rand(2, 1, 28, 28)
     drawing = create_model("capsnet", **small, hidden=(16, 16))
-    with pytest.raises(TorchcapsError, match="no decoder to draw with"):
+    with pytest.raises(TorchcapsError, match="has no decoder: choose"):
         reconstruct_with(create_model("matrix-capsnet", size="laptop"), drawing, images)
-    with pytest.raises(TorchcapsError, match="has no capsules that a decoder could draw"):
+    with pytest.raises(TorchcapsError, match="has no class capsules to reconstruct"):
         reconstruct_with(drawing, create_model("convnet-avg", size="laptop"), images)
-    with pytest.raises(TorchcapsError, match="built for 10 capsules of 16 numbers, and CapsNet has 10 of 8"):
+    with pytest.raises(TorchcapsError, match="expects 10 capsules of size 16, but CapsNet has 10 of size 8"):
         reconstruct_with(drawing, create_model("capsnet", **small, class_size=8), images)
-    with pytest.raises(TorchcapsError, match="built for 10 capsules of 16 numbers, and CapsNet has 5 of 32"):
+    with pytest.raises(TorchcapsError, match="expects 10 capsules of size 16, but CapsNet has 5 of size 32"):
         reconstruct_with(drawing, create_model("capsnet", **small, class_size=32, classes=5), images)

@@ -9,9 +9,15 @@ import torch
 
 from tests.reference import analysis as reference
 from torchcaps.analysis import measure_alignment, measure_compactness, random_reference
-from torchcaps.analysis.alignment import STEPS, align_vectors
-from torchcaps.analysis.compactness import compactness_score
-from torchcaps.analysis.sweeps import FACTORS, affine_sweep, class_vectors, sweep_values
+from torchcaps.analysis.sweeps import (
+    FACTORS,
+    STEPS,
+    affine_sweep,
+    align_vectors,
+    class_vectors,
+    compactness_score,
+    sweep_values,
+)
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 
@@ -112,9 +118,9 @@ def test_measured_over_images_as_the_loops_would() -> None:
 
 def test_what_cannot_be_measured_is_refused() -> None:
     images, labels = torch.rand(2, 1, 28, 28), torch.tensor([1, 2])
-    with pytest.raises(TorchcapsError, match="has no capsules whose vectors"):
+    with pytest.raises(TorchcapsError, match="has no class capsules"):
         measure_compactness(create_model("convnet-avg", size="laptop"), images, labels)
-    with pytest.raises(TorchcapsError, match="images of 2 labels have no one class capsule"):
+    with pytest.raises(TorchcapsError, match="expected one label per image, got 2"):
         measure_alignment(small_capsnet(), images, torch.zeros(2, 2, dtype=torch.long))
     with pytest.raises(TorchcapsError, match="factor 'rotatoin' is unknown: did you mean 'rotation'"):
         affine_sweep(images, "rotatoin", [1.0])

@@ -55,7 +55,7 @@ def test_comparison_trains_tests_and_reports(tmp_path: Path) -> None:
     page = write_report(comparison).read_text()
     assert "<h2>Reconstructions by capsnet</h2>" in page
     assert "Reconstructions by tiny" not in page
-    for title in ("Learning curves", "Affine change", "Accuracy under attack", "Confusions"):
+    for title in ("Learning curves", "Affine changes", "Accuracy under attack", "Confusion matrices"):
         assert f"<h2>{title}</h2>" in page
     assert page.count("prefers-color-scheme: dark)' srcset") == 6  # these four, drawings and dimensions
     assert not re.findall(r"""(?:src|href)=['"](?!data:)""", page), "the report must need nothing from elsewhere"
@@ -96,8 +96,8 @@ def test_models_are_matched_and_who_misses_is_not_compared(tmp_path: Path) -> No
     assert capsnet["reached"] is False
     assert "robustness" not in capsnet
     page = write_report(comparison).read_text()
-    assert "Training was stopped at 100.00% and 30.00% of the validation images." in page
-    assert "Never reached, so not compared: capsnet." in page
+    assert "Training was stopped at an accuracy of 100.00% and 30.00% on the validation images." in page
+    assert "Not compared, because they never reached it: capsnet." in page
     chosen = [*COLUMNS, *robustness_columns(list(comparison.results.values()))]
     assert table_cells(chosen, [capsnet])[-4:] == ["not matched"] * 4
     assert "not matched" not in table_cells(chosen, [tiny])
@@ -120,7 +120,7 @@ def test_the_others_stop_where_they_are_as_good_from_familiar_sides_as_the_first
     assert seen["familiar_error"] == pytest.approx(1 - matched["validation_accuracy"])
     assert seen["familiar_error"] <= sides["familiar_error"]
     assert seen["novel_error"] == pytest.approx(1 - matched["test_accuracy"], abs=0.2)
-    assert "familiar sides, %" in [column.title for column in robustness_columns(list(comparison.results.values()))]
+    assert "familiar views, %" in [column.title for column in robustness_columns(list(comparison.results.values()))]
     again = run_comparison([first, ComparisonRun("other", other.config)], tmp_path, match_first=True)
     assert again.results == comparison.results
 
@@ -130,7 +130,7 @@ def test_a_stopped_comparison_goes_on(tmp_path: Path) -> None:
     run_comparison(entries()[:1], tmp_path, robustness=False)
     before = (tmp_path / "tiny-seed0" / "result.json").read_bytes()
     comparison = run_comparison(entries(), tmp_path, robustness=False, announce=announced.append)
-    assert announced == ["tiny-seed0: done before, taken as it is"]
+    assert announced == ["tiny-seed0: already finished, kept"]
     assert (tmp_path / "tiny-seed0" / "result.json").read_bytes() == before
     assert len(comparison.results["tiny"]) == 2
 

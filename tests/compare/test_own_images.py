@@ -34,7 +34,7 @@ def photos(tmp_path: Path) -> Path:
 
 def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None:  # noqa: F811
     printed = " ".join(run("compare", "convnet-avg:filters=4", "--images", "photos", *SMALL).split())
-    assert "60 pictures of 2 classes, brought to 32x32 pixels in colour" in printed
+    assert "60 images of 2 classes, resized to 32x32 pixels in color" in printed
     assert "half of them have a shorter side of at least 33 pixels" in printed
     assert "12 of them, 20% of each class chosen by seed 0, are held out" in printed
     assert "│ dark │ 8 │ 2 │" in printed
@@ -56,7 +56,7 @@ def test_a_sheet_of_the_pictures_is_shown_before_training(
     """Training is stopped at its very beginning: the sheet is there already."""
     monkeypatch.chdir(photos.parent)
     module = "torchcaps.compare.job" if command == "compare" else "torchcaps.train"
-    monkeypatch.setattr(f"{module}.fit", stop_training)
+    monkeypatch.setattr(f"{module}.fit_run", stop_training)
     model = ["convnet-avg:filters=4"] if command == "compare" else ["convnet-avg", "--set", "filters=4"]
     monkeypatch.setattr(
         sys, "argv", ["torchcaps", command, *model, "--images", "photos,size=28", "--steps", "2", "--out", "here"]
@@ -91,7 +91,7 @@ def test_warnings_reach_the_user(
 
 def test_training_says_the_same(run: Run, photos: Path) -> None:  # noqa: F811
     printed = run("train", "convnet-avg", "--set", "filters=4", "--images", "photos", "--steps", "2", "--out", "run")
-    assert "60 pictures of 2 classes, brought to 32x32 pixels in colour" in " ".join(printed.split())
+    assert "60 images of 2 classes, resized to 32x32 pixels in color" in " ".join(printed.split())
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_what_is_taken_where_nothing_is_named(photos: Path) -> None:
     assert display_name("images:a/b,size=8") == "a/b"
     assert display_name("mnist") == "mnist"
     asked = summarize_images(f"images:{photos},size=16,seed=2")
-    assert "16x16 pixels in colour (as asked)" in asked.words
-    assert "seed 2" in asked.words
+    assert "16x16 pixels in color (as requested)" in asked.text
+    assert "seed 2" in asked.text

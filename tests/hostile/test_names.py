@@ -187,7 +187,7 @@ def test_reports_escape_what_result_files_say(tmp_path: Path, monkeypatch: pytes
         "reached": None,
         "stop_at_accuracy": None,
     }
-    monkeypatch.setattr(compare_report, "_pictures", lambda comparison: [])
+    monkeypatch.setattr(compare_report, "_figures", lambda comparison: [])
     monkeypatch.setattr(compare_report, "table_cells", lambda chosen, results: [BAD])
     page = compare_report.write_report(ComparisonResults(tmp_path, {BAD: [run]}, {BAD: [result]}))
     assert "<script" not in page.read_text(encoding="utf-8")

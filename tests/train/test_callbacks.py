@@ -118,8 +118,8 @@ def test_a_map_shows_where_the_couplings_lead() -> None:
     for image in range(2):
         winner = int(output.scores[image].argmax())
         given = torch.zeros(side, side)
-        for slot in range(layer.seen.shape[1]):
-            row, rest = divmod(int(layer.seen[0, slot, 0]), side * 2)
+        for slot in range(layer.child_index.shape[1]):
+            row, rest = divmod(int(layer.child_index[0, slot, 0]), side * 2)
             column, kind = divmod(rest, 2)
             length = layer.children.pose[image, row, column, kind].norm()
             given[row, column] += layer.couplings[2][image, 0, slot, winner] * length

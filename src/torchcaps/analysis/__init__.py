@@ -1,10 +1,9 @@
-"""Insight: what capsules hold, as data and as pictures."""
+"""Analysis of trained capsule networks: layer states, couplings, votes, perturbed capsules and affine sweeps."""
 
-from torchcaps.analysis.alignment import measure_alignment, random_reference
-from torchcaps.analysis.compactness import measure_compactness
 from torchcaps.analysis.couplings import coupling_entropy, measure_activity, propagate_couplings, vote_maps
 from torchcaps.analysis.inspection import LayerState, inspect_layers
 from torchcaps.analysis.perturbation import perturb_dimensions, reconstruct_with
+from torchcaps.analysis.sweeps import measure_alignment, measure_compactness, random_reference
 from torchcaps.analysis.votes import vote_histograms
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""All explanations of a model in one call: a folder with data, figures and a page that shows them."""
+"""Run all explainers on a model and write their data, figures and an HTML page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchcaps.analysis.explainers import (
     explain_alignment,
     explain_compactness,
     explain_couplings,
-    explain_dead,
+    explain_dead_capsules,
     explain_decoding,
     explain_entropy,
     explain_perturbation,
@@ -34,11 +34,11 @@ EXPLANATIONS: dict[str, Callable[[ExplainInput], Explanation]] = {
     "couplings": explain_couplings,
     "entropy": explain_entropy,
     "votes": explain_votes,
-    "dead": explain_dead,
+    "dead": explain_dead_capsules,
     "compactness": explain_compactness,
     "alignment": explain_alignment,
 }
-SAMPLE = 60  # images: a laptop model is explained in under a minute on one core
+SAMPLE = 60  # images; explaining a laptop-size model takes less than a minute on one core
 
 
 def explain(
@@ -53,17 +53,19 @@ def explain(
     title: str = "",
     run: str | None = None,
 ) -> dict[str, Any]:
-    """Explain a model and write explain.json, the figures and index.html into a folder; returns what explain.json has.
+    """Explain a model: write explain.json, figures and index.html to a folder. Returns the content of explain.json.
 
-    What does not apply to the model or the images is left out, with the reason under ``skipped``.
+    Explanations that do not apply to the model or the images are listed under ``skipped`` with the reason.
 
     Args:
-        images: the set to measure on, such as the test split.
-        picture: a picture file or an index into the images; None for one image of each class.
-        only: names of EXPLANATIONS; none for all.
-        other: a model whose decoder draws what this one holds.
-        sample: number of images that compactness, alignment and dead capsules are measured on.
-        title, run: what to call the model, and the folder it comes from.
+        images: the dataset to measure on, usually the test set.
+        folder: where to write.
+        picture: an image file or an index into ``images``; None for one image of each class.
+        only: names of EXPLANATIONS; empty for all.
+        other: a model whose decoder reconstructs the capsules of this one.
+        sample: number of images for compactness, alignment and dead capsules.
+        title: name of the model on the page.
+        run: run directory of the model, for the record.
     """
     for name in only:
         if name not in EXPLANATIONS:
@@ -74,7 +76,7 @@ def explain(
     report: dict[str, Any] = {
         "run": run,
         "title": title or type(model).__name__,
-        "about": f"Shown: {', '.join(shown.names)}. Measured over {len(taken.images)} images.",
+        "about": f"Shown: {', '.join(shown.names)}. Measured on {len(taken.images)} images.",
         "explanations": {},
         "skipped": {},
     }
@@ -90,7 +92,7 @@ def explain(
                     save_figure(figure, folder / f"{file}.png")
                 report["explanations"][name] = {
                     "finding": found.finding,
-                    "sees": found.sees,
+                    "sees": found.caption,
                     "data": found.data,
                     "files": [f"{file}.png" for file in found.figures],
                 }
@@ -105,12 +107,12 @@ STYLE = "img { background: white; border-radius: 4px; } figure { overflow-x: aut
 
 
 def write_page(folder: Path, report: dict[str, Any]) -> Path:
-    """Write index.html beside the figures that the report names."""
+    """Write index.html, with the figures of the report embedded."""
     title = f"What {report['title']} holds"
     parts = [f"<h1>{html.escape(title)}</h1>\n<p>{html.escape(report['about'])}</p>"]
     parts += [_section(folder, name, each) for name, each in report["explanations"].items()]
     if report["skipped"]:
-        parts.append(f"<h2>Left out</h2>\n{html_list(f'{name}: {why}' for name, why in report['skipped'].items())}")
+        parts.append(f"<h2>Skipped</h2>\n{html_list(f'{name}: {why}' for name, why in report['skipped'].items())}")
     parts.append(html_footer(report["environment"]))
     write_text(folder / "index.html", html_page(title, "\n".join(parts), style=STYLE))
     return folder / "index.html"
@@ -123,5 +125,5 @@ def _section(folder: Path, name: str, explanation: dict[str, Any]) -> str:
     ]
     return (
         f"<h2>{html.escape(name.capitalize())}</h2>\n<p>{html.escape(explanation['sees'])}</p>\n"
-        f"<p><b>Found:</b> {html.escape(explanation['finding'])}.</p>\n" + "\n".join(figures)
+        f"<p><b>Finding:</b> {html.escape(explanation['finding'])}.</p>\n" + "\n".join(figures)
     )

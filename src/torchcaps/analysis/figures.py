@@ -1,29 +1,31 @@
-"""Figures made of numbers: compactness, alignment, vote distances, entropies, dead capsules."""
+"""Figures of the explainers: charts of measured values, sheets of images, and vote maps over images."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.analysis.couplings import CapsuleActivity
 from torchcaps.analysis.receptive_field import Extent
-from torchcaps.analysis.style import COLORS, GRAY, as_rgb, figure_style, figure_text, hide_axes, tile_images
+from torchcaps.analysis.style import COLORS, GRAY, as_rgb, figure_style, figure_text, hide_axes, new_figure, tile_images
 
-# MERGED Figures made of images: moved dimensions, drawings by another decoder, places that voted.
-MOST_CLASSES = 10
-MARKS: dict[str, Any] = {"color": GRAY, "markersize": 6, "markeredgecolor": "white"}  # what a paper has printed
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_CLASSES = 10
+CELL, MAP_CELL = 0.55, 1.4  # inches
+MARKS: dict[str, Any] = {"color": GRAY, "markersize": 6, "markeredgecolor": "white"}  # for a paper's values
 
 
 def compactness_chart(data: dict[str, Any]) -> Figure:
-    """Bars for the factors, the paper's networks as marks, and the greatest possible score as a line."""
+    """Plot a bar per factor, a mark per network of the paper, and a line at the maximum score."""
     names = list(data["factors"])
     places = np.arange(len(names))
     with figure_style():
-        figure = Figure(figsize=(8, 3.4))
+        figure = new_figure(8, 3.4)
         axes = figure.add_subplot()
         for shift, key, words in ((-0.2, "score", "mean score"), (0.2, "score_of_mean_shares", "score of mean shares")):
             scores = [data["factors"][name][key] or 0.0 for name in names]
@@ -31,7 +33,7 @@ def compactness_chart(data: dict[str, Any]) -> Figure:
         for (network, values), marker in zip(data["paper"].items(), "sv^o", strict=True):
             axes.plot(places, values, marker, **MARKS, label=f"gu2021: {network}")
         axes.set_xticks(places, names)
-        axes.axhline(data["greatest"], color=COLORS[4], linestyle="--", label=f"greatest: log {data['size']}")
+        axes.axhline(data["greatest"], color=COLORS[4], linestyle="--", label=f"maximum: log {data['size']}")
         axes.set(yscale="log", ylabel="KL to uniform, nats")
         axes.grid(axis="y", alpha=0.6)
         axes.legend(fontsize=8, bbox_to_anchor=(1, 1), loc="upper left")
@@ -39,23 +41,23 @@ def compactness_chart(data: dict[str, Any]) -> Figure:
 
 
 def alignment_chart(data: dict[str, Any]) -> Figure:
-    """Left the ratios with both references of random vectors, right the cosines of + against -."""
+    """Plot the ratios with those of random vectors (left), and the cosines of + against - (right)."""
     keys = [(factor, sign) for sign in "+-" for factor in data["ratio"]]
     names = [f"{factor} {sign}" for factor, sign in keys]
     own, paper, printed = data["random"]["own_size"], data["random"]["paper_size"], data["paper"]["random"]
     with figure_style():
-        figure = Figure(figsize=(11, 3.8), layout="constrained")
+        figure = new_figure(11, 3.8, layout="constrained")
         left, right = figure.subplots(1, 2)
         means = [data["ratio"][factor][sign]["mean"] or 0.0 for factor, sign in keys]
         left.bar(names, means, width=0.6, label="this run")
         marks = [data["paper"]["ratio"][factor][sign] for factor, sign in keys]
         left.plot(names, marks, "D", **MARKS, label="choi2019, table 3")
-        for value, colour, line, words in (
+        for value, color, line, words in (
             (own["mean"], COLORS[4], "-", f"random, {own['size']}-D, computed: {own['mean']:.3f}"),
             (paper["mean"], COLORS[1], "--", f"random, {paper['size']}-D, computed: {paper['mean']:.3f}"),
-            (printed["mean"], GRAY, ":", f"random, {printed['size']}-D, as printed: {printed['mean']:.3f}"),
+            (printed["mean"], GRAY, ":", f"random, {printed['size']}-D, reported: {printed['mean']:.3f}"),
         ):
-            left.axhline(value, color=colour, linestyle=line, label=words)
+            left.axhline(value, color=color, linestyle=line, label=words)
         left.set(ylim=(0, 1), ylabel="alignment ratio")
         left.tick_params(axis="x", labelrotation=25)
         left.legend(fontsize=8, bbox_to_anchor=(0, -0.3), loc="upper left", ncols=2)
@@ -73,27 +75,27 @@ def alignment_chart(data: dict[str, Any]) -> Figure:
 
 
 def vote_chart(histograms: dict[str, Any], scores: Sequence[float], names: Sequence[str], *, log: bool) -> Figure:
-    """Histograms of one image: side by side for the class capsules, a row for each iteration."""
+    """Plot the histograms of one image: a row per iteration, the class capsules side by side."""
     edges, weights = np.asarray(histograms["edges"]), np.asarray(histograms["weights"])  # (T, classes, bins)
-    order = sorted(np.argsort(scores)[::-1][:MOST_CLASSES].tolist())
+    order = sorted(np.argsort(scores)[::-1][:MAX_CLASSES].tolist())
     winner = int(np.argmax(scores))
     reach = float(edges[-1])
-    step = 1.15 * reach  # classes stand side by side in one axes: thirty axes would take seconds to draw
+    step = 1.15 * reach  # one axes for all classes: thirty axes would take seconds to draw
     with figure_style():
-        figure = Figure(figsize=(1.1 * len(order) + 0.8, 1.2 * len(weights) + 0.7))
+        figure = new_figure(1.1 * len(order) + 0.8, 1.2 * len(weights) + 0.7)
         grid = figure.subplots(len(weights), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
         for row, axes in enumerate(grid):
             for place, label in enumerate(order):
-                colour = COLORS[4] if label == winner else COLORS[0]
-                axes.stairs(weights[row, label], edges + place * step, fill=True, color=colour)
-            if log:  # what weighs less than a ten-thousandth of the highest bar is below the axis
+                color = COLORS[4] if label == winner else COLORS[0]
+                axes.stairs(weights[row, label], edges + place * step, fill=True, color=color)
+            if log:  # four decades
                 axes.set(yscale="log", ylim=(1e-4 * weights.max(), 2 * weights.max()))
             axes.set_ylabel(f"iteration {row + 1}", fontsize=8)
             axes.tick_params(labelsize=7)
             axes.set(xlim=(-0.1 * reach, len(order) * step))
         ends = [(place * step + end, f"{end:.2g}") for place in range(len(order)) for end in (0.0, reach / 2)]
         grid[-1].set_xticks([place for place, _ in ends], [text for _, text in ends])
-        grid[-1].set_xlabel("distance of votes to the capsule's mean, weighted by assignment", fontsize=9)
+        grid[-1].set_xlabel("distance between votes and the capsule's mean, weighted by assignment", fontsize=9)
         for place, label in enumerate(order):
             grid[0].text(
                 place * step + reach / 2,
@@ -107,9 +109,9 @@ def vote_chart(histograms: dict[str, Any], scores: Sequence[float], names: Seque
 
 
 def entropy_chart(data: dict[str, list[dict[str, Any]]]) -> Figure:
-    """A group of bars for each layer, a bar for each iteration."""
+    """Plot a group of bars per layer, with a bar per iteration."""
     with figure_style():
-        figure = Figure(figsize=(1.8 + 1.6 * len(data), 3.2))
+        figure = new_figure(1.8 + 1.6 * len(data), 3.2)
         axes = figure.add_subplot()
         most = max(len(entropies) for entropies in data.values())
         for iteration in range(most):
@@ -123,46 +125,42 @@ def entropy_chart(data: dict[str, list[dict[str, Any]]]) -> Figure:
                 color=COLORS[iteration % len(COLORS)],
             )
             axes.bar_label(bars, fmt="%.3f", fontsize=8)
-        axes.set_xticks(range(len(data)), [f"{name}\namong {each[0]['over']}" for name, each in data.items()])
-        axes.set(ylim=(0, 1.12), ylabel="entropy / greatest possible")
+        axes.set_xticks(range(len(data)), [f"{name}\nover {each[0]['over']}" for name, each in data.items()])
+        axes.set(ylim=(0, 1.12), ylabel="entropy / maximum")
         if most > 1:
             axes.legend(fontsize=8, bbox_to_anchor=(1, 1), loc="upper left")
     return figure
 
 
 def activity_chart(layers: Sequence[CapsuleActivity]) -> Figure:
-    """For each layer and type: how often it is the most present one, and its greatest presence."""
+    """Plot how often each capsule type has the highest presence, and its maximum presence, per layer."""
     with figure_style():
-        figure = Figure(figsize=(8, 1.7 * len(layers) + 0.3), layout="constrained")
+        figure = new_figure(8, 1.7 * len(layers) + 0.3, layout="constrained")
         for axes, layer in zip(figure.subplots(len(layers), 1, squeeze=False)[:, 0], layers, strict=True):
-            types = range(len(layer.first))
-            dead = set(layer.silent) | set(layer.never_first)
-            colours = [COLORS[4] if number in dead else COLORS[0] for number in types]
-            axes.bar(types, 100 * layer.first.numpy(), color=COLORS[0], width=0.7)
+            types = range(len(layer.win_share))
+            dead = set(layer.inactive) | set(layer.never_highest)
+            axes.bar(types, 100 * layer.win_share.numpy(), color=COLORS[0], width=0.7)
             axes.set_xticks(types, [str(number) for number in types])
-            for tick, colour in zip(axes.get_xticklabels(), colours, strict=True):
-                tick.set_color(colour if colour == COLORS[4] else "black")
+            for number, tick in enumerate(axes.get_xticklabels()):
+                tick.set_color(COLORS[4] if number in dead else "black")
             axes.set(
-                ylabel="% first",
-                title=f"{layer.name}: {len(layer.silent)} silent, {len(layer.never_first)} never first",
+                ylabel="% highest",
+                title=f"{layer.name}: {len(layer.inactive)} inactive, {len(layer.never_highest)} never highest",
             )
             axes.title.set_fontsize(9)
             peaks = axes.twinx()
-            peaks.plot(types, layer.greatest.numpy(), "_", color=COLORS[1], markersize=12, markeredgewidth=2)
-            peaks.set(ylim=(0, 1.08 * float(layer.greatest.max()) or 1.0))
-            peaks.set_ylabel("greatest\npresence", color=COLORS[1])
+            peaks.plot(types, layer.max_presence.numpy(), "_", color=COLORS[1], markersize=12, markeredgewidth=2)
+            peaks.set(ylim=(0, 1.08 * float(layer.max_presence.max()) or 1.0))
+            peaks.set_ylabel("maximum\npresence", color=COLORS[1])
             peaks.spines["right"].set_visible(False)
     return figure
 
 
-CELL, MAP_CELL = 0.55, 1.4  # inches
-
-
 def image_sheet(images: Tensor, rows: Sequence[str], columns: Sequence[str], label: str = "") -> Figure:
-    """Images (rows, columns, C, H, W) under the columns' names and beside the rows'."""
+    """Show images (rows, columns, C, H, W) with the names of rows and columns."""
     height, width = images.shape[3:]
     with figure_style():
-        figure = Figure(figsize=(CELL * len(columns) + 1.2, CELL * len(rows) * height / width + 0.6))
+        figure = new_figure(CELL * len(columns) + 1.2, CELL * len(rows) * height / width + 0.6)
         axes = figure.add_subplot()
         axes.imshow(tile_images(images), interpolation="nearest")
         hide_axes(axes)
@@ -183,35 +181,35 @@ def map_sheet(
     rows: Sequence[str],
     columns: Sequence[str],
     maps: Sequence[Sequence[Any]],
-    frames: Sequence[Extent],
+    extents: Sequence[Extent],
     *,
     one_scale: bool = False,
 ) -> Figure:
-    """Images with heat maps over them.
+    """Show images with heat maps over them.
 
     Args:
         images: one (C, H, W) per row.
         rows: name of each row.
         columns: name of each column of maps.
-        maps: for each row and column, an array (h, w); colours are common to the maps of a layer in a row.
-        frames: for each column, where the map lies on the image.
-        one_scale: colours are common to all rows too.
+        maps: an array (h, w) for each row and column. The maps of a layer in a row share a color scale.
+        extents: for each column, the extent of the map on the image.
+        one_scale: share the color scale between all rows too.
     """
     height, width = images.shape[2:]
-    wide, high = width * 1.05, height * 1.05  # of a cell with its gap, in pixels
+    wide, high = width * 1.05, height * 1.05  # size of a cell with its gap, in pixels
     with figure_style():
-        figure = Figure(figsize=(MAP_CELL * (len(columns) + 1) + 0.9, MAP_CELL * len(rows) * height / width + 0.4))
-        axes = figure.add_subplot()  # one for all cells: axes of their own would take most of the time
+        figure = new_figure(MAP_CELL * (len(columns) + 1) + 0.9, MAP_CELL * len(rows) * height / width + 0.4)
+        axes = figure.add_subplot()  # one for all cells: an axes per cell would take most of the time
         for row in range(len(rows)):
             background = as_rgb(images[row])
             for column in range(len(columns) + 1):
                 cell = (column * wide, column * wide + width, row * high + height, row * high)
-                # Behind a map the image is darker, so that bright strokes do not look like votes.
+                # The image is darker behind a map, so that bright strokes do not look like votes.
                 axes.imshow(background if column == 0 else 0.35 * background, extent=cell)
             for column, values in enumerate(maps[row]):
-                left, right, bottom, top = frames[column]
+                left, right, bottom, top = extents[column]
                 across, down = (column + 1) * wide, row * high
-                low, peak = _limits(maps if one_scale else [maps[row]], frames, column)
+                low, peak = _limits(maps if one_scale else [maps[row]], extents, column)
                 axes.imshow(
                     values,
                     cmap="RdBu_r" if low < 0 else "inferno",
@@ -229,8 +227,8 @@ def map_sheet(
     return figure
 
 
-def _limits(rows: Sequence[Sequence[Any]], frames: Sequence[Extent], column: int) -> tuple[float, float]:
-    """The ends of the colours, from all maps of the same layer; with zero in the middle if some are negative."""
-    own = [values for maps in rows for values, frame in zip(maps, frames, strict=True) if frame == frames[column]]
+def _limits(rows: Sequence[Sequence[Any]], extents: Sequence[Extent], column: int) -> tuple[float, float]:
+    """Return the color limits of all maps of the same layer, centered on zero if any value is negative."""
+    own = [values for maps in rows for values, extent in zip(maps, extents, strict=True) if extent == extents[column]]
     low, high = min(float(each.min()) for each in own), max(float(each.max()) for each in own)
     return (-max(-low, high), max(-low, high)) if low < 0 else (low, high)

@@ -1,4 +1,4 @@
-"""What one number of a capsule means: change it alone and draw the result."""
+"""Perturb single dimensions of a class capsule, and reconstruct one model's capsules with another's decoder."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from torchcaps.models import Model
 from torchcaps.models.gu2021 import ConvNetCR, ConvNetR
 
 
-# MERGED Reconstructions from one model's decoder, fed with another model's capsules.
 @dataclass(frozen=True)
 class PerturbationRange:
-    """How far and in how many steps a paper moves a dimension; ``by_size``: times the root of the capsule's size."""
+    """The range over which a paper perturbs a dimension: -reach to +reach in equal steps.
+
+    With ``by_size``, the reach is multiplied by the square root of the capsule's size.
+    """
 
     reach: float
     steps: int
     by_size: bool = False
 
-    def arguments(self, size: int) -> tuple[float, int]:
-        """Reach and steps for capsules of this size."""
+    def for_size(self, size: int) -> tuple[float, int]:
+        """Return reach and number of steps for capsules of this size."""
         return self.reach * (math.sqrt(size) if self.by_size else 1.0), self.steps
 
 
@@ -31,14 +33,17 @@ RANGES = {
     "sabour2017": PerturbationRange(0.25, 11),  # by 0.05
     "choi2019": PerturbationRange(0.25, 11, by_size=True),  # by 0.05 sqrt(D)
     "gu2021": PerturbationRange(0.2, 9),  # by 0.05
-    "gu2021-units": PerturbationRange(8.0, 9),  # of plain networks; the paper gives no step: as many as for capsules
+    "gu2021-units": PerturbationRange(
+        8.0, 9
+    ),  # for plain networks; the paper states no step, so the same number as for capsules
 }
 
 
 def ranges_for(model: Model) -> list[str]:
-    """The ranges that fit a model: plain units are not bounded as capsules are, and take a range of their own.
+    """Return the names of the ranges that suit a model.
 
-    gu2021 shows that its range for capsules changes next to nothing in plain networks, so that is among theirs too.
+    The units of plain networks are unbounded and need a wider range. The capsule range of gu2021 is included for them
+    too: the paper uses it to show that it changes almost nothing there.
     """
     units = isinstance(model, ConvNetCR | ConvNetR)
     return ["gu2021", "gu2021-units"] if units else ["sabour2017", "choi2019", "gu2021"]
@@ -48,24 +53,24 @@ def ranges_for(model: Model) -> list[str]:
 def perturb_dimensions(
     model: Model, image: Tensor, *, paper: str | PerturbationRange | None = None, reach: float = 0.25, steps: int = 11
 ) -> Tensor:
-    """Reconstructions of one image with each dimension of its winning capsule moved by -reach to +reach.
+    """Reconstruct an image with each dimension of its winning capsule changed by -reach to +reach.
 
-    The range of sabour2017 is 0.25 in steps of 0.05; ``paper`` is a range, or the name of one of RANGES, and takes the
-    place of the other two.
+    The defaults are the range of sabour2017: 0.25 in steps of 0.05. ``paper`` is a range or a name in RANGES, and
+    overrides ``reach`` and ``steps``.
 
     Shapes: image (C, H, W) to (D, steps, C, H, W).
     """
     output = model(image.unsqueeze(0))
     if output.pose is None:
-        raise TorchcapsError(f"{type(model).__name__} has no capsules whose dimensions could be moved")
+        raise TorchcapsError(f"{type(model).__name__} has no class capsules to perturb: choose a capsule model")
     winner = int(output.scores.argmax(1))
     size = output.pose.shape[2]
     if isinstance(paper, str):
         if paper not in RANGES:
-            raise unknown_name("range of perturbation", paper, RANGES)
+            raise unknown_name("perturbation range", paper, RANGES)
         paper = RANGES[paper]
     if paper is not None:
-        reach, steps = paper.arguments(size)
+        reach, steps = paper.for_size(size)
     pose = move_dimensions(output.pose, winner, reach=reach, steps=steps)
     labels = torch.full((size * steps,), winner, device=pose.device)
     scores = output.scores.expand(size * steps, -1)
@@ -74,7 +79,7 @@ def perturb_dimensions(
 
 
 def move_dimensions(pose: Tensor, label: int, *, reach: float, steps: int) -> Tensor:
-    """A pose with each number of one class's capsule moved by -reach to +reach, one after the other.
+    """Copy a pose with each dimension of one class capsule changed in turn by -reach to +reach.
 
     Shapes: (1, classes, D) to (D * steps, classes, D).
     """
@@ -86,7 +91,7 @@ def move_dimensions(pose: Tensor, label: int, *, reach: float, steps: int) -> Te
 
 
 def reconstruction_change(drawn: Tensor) -> Tensor:
-    """How much each dimension changes a drawing: the mean difference of a pixel between the two ends.
+    """Return the mean absolute pixel difference between the two ends of each dimension's range.
 
     Shapes: (D, steps, C, H, W) to (D,).
     """
@@ -95,23 +100,23 @@ def reconstruction_change(drawn: Tensor) -> Tensor:
 
 @torch.no_grad()
 def reconstruct_with(other: Model, model: Model, images: Tensor, labels: Tensor | None = None) -> Tensor:
-    """Draw what ``model`` holds of the images with the decoder of ``other``.
+    """Reconstruct the class capsules of ``model`` with the decoder of ``other``.
 
     Args:
-        labels: (B,), the classes to draw; None for the highest scores.
+        labels: (B,), the classes to reconstruct; None for the predicted ones.
 
-    Shapes: images (B, C, H, W) to (B, C', H', W'), the size of the images that ``other`` was built for.
+    Shapes: images (B, C, H, W) to (B, C', H', W'), the image size of ``other``.
     """
     if other.decoder is None:
-        raise TorchcapsError(f"this {type(other).__name__} has no decoder to draw with: name a model that has one")
+        raise TorchcapsError(f"{type(other).__name__} has no decoder: choose a model that has one")
     output = model(images)
     if output.pose is None:
-        raise TorchcapsError(f"{type(model).__name__} has no capsules that a decoder could draw")
+        raise TorchcapsError(f"{type(model).__name__} has no class capsules to reconstruct: choose a capsule model")
     expected = next(layer for layer in other.decoder.modules() if isinstance(layer, nn.Linear)).in_features
     classes, size = output.pose.shape[1:]
     if classes != other.classes or classes * size != expected:
         raise TorchcapsError(
-            f"the decoder was built for {other.classes} capsules of {expected // other.classes} numbers, and "
-            f"{type(model).__name__} has {classes} of {size}: choose two models with capsules of the same shape"
+            f"the decoder expects {other.classes} capsules of size {expected // other.classes}, but "
+            f"{type(model).__name__} has {classes} of size {size}: choose models with class capsules of the same shape"
         )
     return other.reconstruct(output, labels)

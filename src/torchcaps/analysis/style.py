@@ -1,22 +1,21 @@
-"""How figures look, and images as figures want them."""
+"""Common style of all figures, and helpers to draw images and to save figures. Matplotlib is imported on first use."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from cycler import cycler
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from torchcaps.files import atomic_path, printable
 
-# Distinguishable for all kinds of colour vision (Okabe and Ito), and on both backgrounds.
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: distinguishable with any color vision, on light and dark backgrounds.
 GRAY = "#8c8c8c"
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", GRAY, "#b8a500")
 Theme = dict[str, str]
@@ -26,27 +25,38 @@ THEMES: dict[str, Theme] = {
 }
 SETTINGS: dict[str, Any] = {
     "font.size": 10,
-    "axes.prop_cycle": cycler(color=COLORS),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
-    "svg.hashsalt": "torchcaps",  # else the same figure has other names inside every time
+    "svg.hashsalt": "torchcaps",  # makes the ids inside an SVG file reproducible
 }
 
 
 @contextlib.contextmanager
 def figure_style(theme: str = "light") -> Iterator[Theme]:
-    """Figures that are made inside look alike."""
+    """Context manager that applies the common style to figures that are created inside it."""
+    import matplotlib
+    from cycler import cycler
+
     chosen = THEMES[theme]
-    settings = dict(SETTINGS)
+    settings = SETTINGS | {"axes.prop_cycle": cycler(color=COLORS)}
     settings |= dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), chosen["text"])
     settings |= dict.fromkeys(("axes.edgecolor", "grid.color"), chosen["grid"])
     with matplotlib.rc_context(settings):  # type: ignore[arg-type]
         yield chosen
 
 
+def new_figure(width: float, height: float, **settings: Any) -> Figure:
+    """Create a figure of this size in inches, without pyplot."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), **settings)
+
+
 def save_figure(figure: Figure, target: Path) -> None:
-    """Write a PNG or SVG file, by the name's ending, whole or not at all, without a screen."""
+    """Write a figure atomically as PNG or SVG, depending on the file's extension. Needs no display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     FigureCanvasAgg(figure)
     kind = target.suffix.removeprefix(".")
     settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 120}
@@ -55,9 +65,9 @@ def save_figure(figure: Figure, target: Path) -> None:
 
 
 def figure_text(name: str) -> str:
-    r"""A name that matplotlib draws literally: dollar signs start no formula, and control characters are replaced.
+    r"""Escape a name so that matplotlib draws it literally: no formulas, no control characters.
 
-    Every name that a user or a file gives goes through this before it becomes part of a figure.
+    Use it for every name that comes from a user or a file.
 
     >>> figure_text("cost $5_$")
     'cost \\$5_\\$'
@@ -66,7 +76,7 @@ def figure_text(name: str) -> str:
 
 
 def as_rgb(image: Tensor) -> Any:
-    """(C, H, W) in [0, 1] to an array (H, W, 3); channels that are no colours are averaged."""
+    """Convert an image (C, H, W) in [0, 1] to an array (H, W, 3). Unless there are 3 channels, they are averaged."""
     pixels = image.detach().cpu().clamp(0, 1)
     if len(pixels) != 3:
         pixels = pixels.mean(0, keepdim=True).expand(3, -1, -1)
@@ -74,7 +84,7 @@ def as_rgb(image: Tensor) -> Any:
 
 
 def tile_images(images: Tensor, gap: int = 2) -> Any:
-    """A white sheet with the images on it: (rows, columns, C, H, W) to an array."""
+    """Arrange images (rows, columns, C, H, W) on a white background, as one RGB array."""
     rows, columns, _, height, width = images.shape
     sheet = np.ones((rows * (height + gap) - gap, columns * (width + gap) - gap, 3))
     for row in range(rows):
@@ -85,6 +95,6 @@ def tile_images(images: Tensor, gap: int = 2) -> Any:
 
 
 def hide_axes(axes: Any) -> None:
-    """No ticks and no frame, for pictures."""
+    """Remove ticks and frame."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)

@@ -88,11 +88,11 @@ def introduce(data: str, *, quiet: bool) -> None:
 
     if not is_own_images(data):
         return
-    told = summarize_images(data)
+    summary = summarize_images(data)
     if not quiet:
-        console.print_table("Pictures", ("class", "training", "test"), told.rows, numbers=2)
-        console.out.print(told.words, soft_wrap=True)
-    for warning in told.warnings:
+        console.print_table("Pictures", ("class", "training", "test"), summary.rows, numbers=2)
+        console.out.print(summary.text, soft_wrap=True)
+    for warning in summary.warnings:
         console.warn(warning)
 
 

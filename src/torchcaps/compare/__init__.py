@@ -1,4 +1,4 @@
-"""The main job: several models under one budget, one table, one report."""
+"""Train several models under one budget, and compare them in one table and one report."""
 
 from torchcaps.compare.job import ComparisonResults, ComparisonRun, run_comparison
 from torchcaps.compare.report import write_report

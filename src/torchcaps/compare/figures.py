@@ -1,21 +1,17 @@
-"""Pictures of a comparison. Each is drawn twice, for light and for dark pages."""
+"""Figures of a comparison. Each is rendered for light and for dark pages."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
 import torch
-from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
 
 from torchcaps.analysis import perturb_dimensions
 from torchcaps.analysis.perturbation import reconstruction_change
-from torchcaps.analysis.style import COLORS, THEMES, Theme, as_rgb, figure_style, figure_text
+from torchcaps.analysis.style import COLORS, THEMES, Theme, as_rgb, figure_style, figure_text, new_figure
 from torchcaps.compare.job import ComparisonResults
 from torchcaps.data import ImageSet
 from torchcaps.evaluate.figures import Results, affine_chart, attack_curves, overlap_sheet
@@ -25,49 +21,51 @@ from torchcaps.models import Model
 from torchcaps.train import load, read_metrics
 from torchcaps.train.objective import crop_to_model
 
-# MERGED Pictures of how robust the models of a comparison are.
-matplotlib.use("agg")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def render_figure(
-    title: str, caption: str, paint: Callable[[Theme], Figure], *, kind: str = "png", warning: str = ""
+    title: str, caption: str, plot: Callable[[Theme], Figure], *, kind: str = "png", warning: str = ""
 ) -> ThemedFigure:
-    """Paint a figure in both themes: ``png`` for pictures made of pixels, ``svg`` for lines."""
+    """Render a figure in both themes, as ``png`` (for images) or ``svg`` (for lines)."""
     images = {}
     settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 144}
     for name in THEMES:
         with figure_style(name) as theme:
-            figure = paint(theme)
+            figure = plot(theme)
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, transparent=True, bbox_inches="tight", **settings)
-            plt.close(figure)
         images[name] = data_url(buffer.getvalue(), kind)
     return ThemedFigure(title, caption, images["light"], images["dark"], warning)
 
 
 def learning_curves(comparison: ComparisonResults) -> ThemedFigure:
-    """Training loss and validation accuracy against images seen, every seed a line."""
+    """Plot training error and validation accuracy per epoch, with a line per seed."""
 
-    def paint(theme: Theme) -> Figure:
-        figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+    def plot(theme: Theme) -> Figure:
+        from matplotlib.ticker import LogFormatter
+
+        figure = new_figure(9, 3.4)
+        left, right = figure.subplots(1, 2)
         for number, (name, runs) in enumerate(comparison.runs.items()):
-            colour = COLORS[number % len(COLORS)]
+            color = COLORS[number % len(COLORS)]
             for run in runs:
                 lines = read_metrics(run.metrics_file)
                 train = [line for line in lines if line.split == "train"]
-                held = [line for line in lines if line.split == "validation"]
+                validation = [line for line in lines if line.split == "validation"]
                 label = figure_text(name) if run is runs[0] else None
                 left.plot(
                     [line.epoch for line in train],
                     [100 * (1 - line.accuracy) for line in train],
-                    color=colour,
+                    color=color,
                     label=label,
                 )
                 right.plot(
-                    [line.epoch for line in held],
-                    [100 * line.accuracy for line in held],
+                    [line.epoch for line in validation],
+                    [100 * line.accuracy for line in validation],
                     "o-",
-                    color=colour,
+                    color=color,
                     label=label,
                 )
         left.set(xlabel="epoch", ylabel="training error, %", yscale="log")
@@ -79,116 +77,120 @@ def learning_curves(comparison: ComparisonResults) -> ThemedFigure:
         right.legend()
         return figure
 
-    return render_figure(
-        "Learning curves", "Training error over the last 50 steps, and accuracy on the validation images.", paint
-    )
+    return render_figure("Learning curves", "Training error over the last 50 steps, and validation accuracy.", plot)
 
 
 def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> ThemedFigure:
-    """Which class was taken for which; the right ones are left out of the colours so that the errors show."""
+    """Plot confusion matrices. Correct predictions are not colored, so that the errors stand out."""
     columns = min(3, len(results))
     rows = -(-len(results) // columns)
 
-    def paint(theme: Theme) -> Figure:
-        figure, grid = plt.subplots(rows, columns, figsize=(3.4 * columns, 3.6 * rows), squeeze=False, layout="tight")
+    def plot(theme: Theme) -> Figure:
+        figure = new_figure(3.4 * columns, 3.6 * rows, layout="tight")
+        grid = figure.subplots(rows, columns, squeeze=False)
         for axes in grid.flat[len(results) :]:
             axes.set_axis_off()
         for axes, (name, result) in zip(grid.flat, results.items(), strict=False):
-            paint_confusion(axes, np.asarray(result["confusion"]), classes, theme)
+            plot_confusion(axes, np.asarray(result["confusion"]), classes, theme)
             axes.set_title(figure_text(name), fontsize=10)
         return figure
 
     first = next(iter(results.values()))
-    return render_figure("Confusions", f"{first['test_images']:,} test images, seed {first['seed']}.", paint)
+    return render_figure("Confusion matrices", f"{first['test_images']:,} test images, seed {first['seed']}.", plot)
 
 
-def paint_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: Theme) -> None:
-    """One matrix of counts, truth down and answer across."""
+def plot_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: Theme) -> None:
+    """Plot one confusion matrix: true classes in rows, predicted ones in columns."""
     errors = counts * (1 - np.eye(len(counts), dtype=int))
     axes.imshow(errors, cmap=theme["cmap"], alpha=0.85)
     peak = max(1, errors.max())
     for row, column in zip(*np.nonzero(counts), strict=True):
         strength = errors[row, column] / peak
         on_dark = strength > 0.55 if theme is THEMES["light"] else strength < 0.6
-        colour = "white" if on_dark else "#1c2430"
-        axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=6, color=colour)
-    axes.set(xlabel="answer", ylabel="truth")
+        color = "white" if on_dark else "#1c2430"
+        axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=6, color=color)
+    axes.set(xlabel="predicted", ylabel="true")
     names = [figure_text(name) for name in classes]
     axes.set_xticks(range(len(classes)), names, rotation=0 if max(map(len, classes)) < 3 else 60)
     axes.set_yticks(range(len(classes)), names)
 
 
 def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> ThemedFigure:
-    """Test images above, what the model draws from its winning capsule below."""
+    """Show test images, and below them the reconstructions from the winning capsule."""
     count = min(count, len(images))
-    pictures = crop_to_model(model, images.batch(torch.arange(count)).images)
+    inputs = crop_to_model(model, images.batch(torch.arange(count)).images)
     with torch.no_grad():
-        output = model(pictures)
+        output = model(inputs)
         drawn = model.reconstruct(output)
-    answers = output.scores.argmax(1).tolist()
+    predicted = output.scores.argmax(1).tolist()
 
-    def paint(theme: Theme) -> Figure:
-        figure, axes = plt.subplots(2, count, figsize=(0.8 * count, 1.9), squeeze=False)
+    def plot(theme: Theme) -> Figure:
+        figure = new_figure(0.8 * count, 1.9)
+        axes = figure.subplots(2, count, squeeze=False)
         for column in range(count):
-            for row, picture in enumerate((pictures[column], drawn[column])):
-                show(axes[row, column], picture)
-            name_below = model.class_names[answers[column]]
+            for row, picture in enumerate((inputs[column], drawn[column])):
+                _show(axes[row, column], picture)
+            name_below = model.class_names[predicted[column]]
             axes[1, column].set_xlabel(figure_text(name_below), fontsize=9 if len(name_below) < 9 else 6)
         axes[0, 0].set_ylabel("image")
-        axes[1, 0].set_ylabel("drawn")
+        axes[1, 0].set_ylabel("decoded")
         return figure
 
     return render_figure(
-        f"Reconstructions by {name}", "Test images, and the drawing from the winning capsule, named below.", paint
+        f"Reconstructions by {name}",
+        "Test images, and the reconstructions from the winning capsule with the predicted class.",
+        plot,
     )
 
 
 def perturbations(name: str, model: Model, images: ImageSet, dimensions: int = 4) -> ThemedFigure:
-    """One row for each of the dimensions that change the drawing most."""
+    """Show a row for each of the dimensions with the strongest effect on the reconstruction."""
     image = crop_to_model(model, images.batch(torch.arange(1)).images)[0]
     drawn = perturb_dimensions(model, image)  # (D, steps, C, H, W)
     chosen = reconstruction_change(drawn).argsort(descending=True)[:dimensions].tolist()
     steps = drawn.shape[1]
 
-    def paint(theme: Theme) -> Figure:
-        figure, axes = plt.subplots(dimensions, steps, figsize=(0.8 * steps, 0.85 * dimensions), squeeze=False)
+    def plot(theme: Theme) -> Figure:
+        figure = new_figure(0.8 * steps, 0.85 * dimensions)
+        axes = figure.subplots(dimensions, steps, squeeze=False)
         for row, dimension in enumerate(chosen):
             for column in range(steps):
-                show(axes[row, column], drawn[dimension, column])
+                _show(axes[row, column], drawn[dimension, column])
             axes[row, 0].set_ylabel(f"dim {dimension}", fontsize=9)
         return figure
 
     caption = (
-        f"One number of the winning capsule moved from -0.25 to +0.25: the {dimensions} that change the drawing most."
+        f"Reconstructions with one dimension of the winning capsule changed by -0.25 to +0.25, for the {dimensions} "
+        "dimensions with the strongest effect."
     )
-    return render_figure(f"What capsule dimensions of {name} hold", caption, paint)
+    return render_figure(f"Perturbed capsule dimensions of {name}", caption, plot)
 
 
-def show(axes: Any, picture: torch.Tensor) -> None:
-    """Put an image (C, H, W) into axes without ticks."""
-    axes.imshow(as_rgb(picture))
+def _show(axes: Any, image: torch.Tensor) -> None:
+    """Show an image (C, H, W) without ticks."""
+    axes.imshow(as_rgb(image))
     axes.set(xticks=[], yticks=[])
 
 
 def robustness_figures(comparison: ComparisonResults) -> list[ThemedFigure]:
-    """Accuracy against epsilon and against affine change, and overlaid digits drawn apart: what was measured."""
-    pictures = []
+    """Plot accuracy against affine changes and epsilon, and show separated overlapping digits, as far as measured."""
+    figures = []
     changed = _found(comparison, lambda found: found["tests"].get("affnist"))
     if changed:
         first = next(iter(changed.values()))[0]
         caption = (
-            "How much accuracy is left when every image is changed by one factor alone; the middle is no change, and "
-            f"the column 'affine' is for all factors at once. {first['images']} images: {first['about']}."
+            "Accuracy when each image is changed by a single factor; no change is in the middle. The column 'affine' "
+            f"is for all factors at once. {first['images']} images: {first['about']}."
         )
-        pictures.append(render_figure("Affine change", caption, lambda theme: affine_chart(changed), kind="svg"))
+        figures.append(render_figure("Affine changes", caption, lambda theme: affine_chart(changed), kind="svg"))
     attacked = _found(comparison, lambda found: found["attacked"])
     if attacked:
         first = next(iter(attacked.values()))[0]
         caption = (
-            "How much accuracy is left when every pixel may be changed by epsilon towards a wrong answer; 0 is the "
-            f"images as they are. {first['images']} test images, logits '{first['logits']}': a first look, not a proof."
+            "Accuracy when an attack may change every pixel by up to epsilon; at 0 the images are clean. "
+            f"{first['images']} test images, logits '{first['logits']}'. This is a quick test, not a robustness proof."
         )
-        pictures.append(
+        figures.append(
             render_figure(
                 "Accuracy under attack",
                 caption,
@@ -198,12 +200,12 @@ def robustness_figures(comparison: ComparisonResults) -> list[ThemedFigure]:
             )
         )
     if _found(comparison, lambda found: found["tests"].get("multimnist")):
-        pictures += _apart(comparison)
-    return pictures
+        figures += _overlap_figures(comparison)
+    return figures
 
 
 def _found(comparison: ComparisonResults, pick: Callable[[dict[str, Any]], Any]) -> Results:
-    """One kind of result by label, of the models that have it for every seed."""
+    """Return one kind of result by label, for the models that have it for every seed."""
     picked = {
         label: [pick(result["robustness"]) for result in results if "robustness" in result]
         for label, results in comparison.results.items()
@@ -212,25 +214,25 @@ def _found(comparison: ComparisonResults, pick: Callable[[dict[str, Any]], Any])
 
 
 def _warning(attacked: Results) -> str:
-    """What the failed sanity checks say about which model."""
+    """Describe the failed sanity checks of each model; empty if there are none."""
     said = [
         f"{label}: {warned['name']}, {warned['message']}."
         for label, runs in attacked.items()
         for warned in {each["name"]: each for run in runs for each in run["sanity"]}.values()
     ]
-    return f"Not to be trusted as it stands. {' '.join(said)}" if said else ""
+    return f"These values are not reliable. {' '.join(said)}" if said else ""
 
 
-def _apart(comparison: ComparisonResults) -> list[ThemedFigure]:
-    """A sheet of overlaid digits for each model that can draw one digit alone."""
-    caption = "Two overlaid digits, and each as the model draws it from its own capsule alone."
-    pictures = []
+def _overlap_figures(comparison: ComparisonResults) -> list[ThemedFigure]:
+    """Show overlapping digits for each model that can reconstruct a single digit."""
+    caption = "Two overlapping digits, and the reconstruction of each from its own capsule."
+    figures = []
     for label, runs in comparison.runs.items():
         model, data = load(runs[0].path), runs[0].config().data
         if has_conditional_decoder(model):
 
-            def paint(theme: Theme, model: Model = model, data: str = data) -> Figure:
+            def plot(theme: Theme, model: Model = model, data: str = data) -> Figure:
                 return overlap_sheet(model, data)
 
-            pictures.append(render_figure(f"Overlaid digits apart, by {label}", caption, paint))
-    return pictures
+            figures.append(render_figure(f"Separated digits by {label}", caption, plot))
+    return figures

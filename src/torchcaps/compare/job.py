@@ -1,4 +1,4 @@
-"""Train several models with several seeds under the same budget, and test each the same way."""
+"""Train several models with several seeds under the same budget, and evaluate each in the same way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchcaps.train import RunConfig, RunFolder, fit_run, is_free, new_run, ope
 
 @dataclass(frozen=True)
 class ComparisonRun:
-    """One run of a comparison. Entries with the same label differ in their seed alone."""
+    """One run of a comparison. Runs with the same label differ only in their seed."""
 
     label: str
     config: RunConfig
@@ -25,7 +25,7 @@ class ComparisonRun:
 
 @dataclass(frozen=True)
 class ComparisonResults:
-    """The runs of a comparison with their results, by label in the order asked for."""
+    """Run folders and results of a comparison, by label in the requested order."""
 
     path: Path
     runs: dict[str, list[RunFolder]]
@@ -40,20 +40,20 @@ def run_comparison(
     match_first: bool = False,
     announce: Callable[[str], None] = lambda text: None,
 ) -> ComparisonResults:
-    """Train and test every entry in a folder of its own under ``path``.
+    """Train and evaluate every entry in its own run directory under ``path``.
 
-    A comparison that was stopped goes on where it stood: finished runs are taken as they are, a started one is
-    resumed. A folder that holds a run with other settings is refused rather than mixed in.
+    An interrupted comparison is resumed: finished runs are kept, and an unfinished one continues. A directory that
+    holds a run with other settings raises an error.
 
     Args:
-        entries: what to train.
+        entries: the runs.
         path: folder of the comparison.
-        robustness: also put each model to the quick tests of robustness.
-        match_first: train the first model to its end, and stop the others where they are as good from familiar sides
-            as it is with the same seed (hinton2018, Table 2).
-        announce: is told what is not done anew.
+        robustness: also run the quick robustness tests on each model.
+        match_first: train the first model to the end, and stop each other model when its accuracy on familiar
+            viewpoints equals that of the first model with the same seed (hinton2018, Table 2).
+        announce: called with a message for each run that is kept.
     """
-    with file_lock(path / ".lock", f"another comparison is at work in {path}"):
+    with file_lock(path / ".lock", f"another comparison is running in {path}"):
         return _compare(entries, path, robustness, match_first, announce)
 
 
@@ -69,7 +69,7 @@ def _compare(
             runs.append(_open_or_make(ComparisonRun(entry.label, stop_like_baseline(entry.config, baseline)), path))
         run = runs[number]
         if run.result_file.is_file():
-            announce(f"{run.path.name}: done before, taken as it is")
+            announce(f"{run.path.name}: already finished, kept")
             result = run.result(*REQUIRED_FIELDS)
         else:
             fit_run(run)
@@ -89,5 +89,5 @@ def _open_or_make(entry: ComparisonRun, parent: Path) -> RunFolder:
     run = open_run(path)
     run.check_dataset()
     if run.config() != entry.config:
-        raise TorchcapsError(f"{path} holds a run with other settings: choose another --out, or remove it")
+        raise TorchcapsError(f"{path} holds a run with other settings: choose another --out, or remove the directory")
     return run

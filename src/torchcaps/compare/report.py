@@ -20,74 +20,72 @@ from torchcaps.files import write_text
 from torchcaps.html import ThemedFigure, html_cell, html_figure, html_footer, html_page, html_table
 from torchcaps.train import load
 
-MOST_SKIPPED = 10  # files that are named
+MAX_SKIPPED_FILES = 10  # listed in the report
 
 
 def write_report(comparison: ComparisonResults) -> Path:
-    """Write report.html into the comparison's folder and return its path."""
+    """Write report.html to the folder of the comparison and return its path."""
     target = comparison.path / "report.html"
     first = next(iter(comparison.runs.values()))[0].config()
     seeds = len(next(iter(comparison.results.values())))
     environment = next(iter(comparison.results.values()))[0]["environment"]
-    budget = (
-        f"{first.train_images:,} images of the training split" if first.train_images else "the whole training split"
-    )
-    words = (
+    budget = f"{first.train_images:,} images of the training set" if first.train_images else "the whole training set"
+    summary = (
         f"Every model: {first.size} size, {budget}, {first.epochs} epoch{'s' if first.epochs > 1 else ''}, "
-        f"{seeds} seed{'s' if seeds > 1 else ''}. {first.validation:.0%} of those images were held back and chose the "
-        f"checkpoint; the test images chose nothing.{_match(comparison)}"
+        f"{seeds} seed{'s' if seeds > 1 else ''}. {first.validation:.0%} of those images were held out for "
+        f"validation and selected the checkpoint; the test set was not used for selection.{_match(comparison)}"
     )
-    sections = "\n".join(map(html_figure, _pictures(comparison)))
+    sections = "\n".join(map(html_figure, _figures(comparison)))
     title = f"Comparison on {display_name(first.data)}"
     body = (
-        f"<h1>{html.escape(title)}</h1>\n<p>{words}</p>\n"
-        f"{_table(comparison)}\n{_own_pictures(first.data)}{sections}\n{html_footer(environment)}"
+        f"<h1>{html.escape(title)}</h1>\n<p>{summary}</p>\n"
+        f"{_table(comparison)}\n{_own_images_section(first.data)}{sections}\n{html_footer(environment)}"
     )
     write_text(target, html_page(title, body))
     return target
 
 
-def _pictures(comparison: ComparisonResults) -> list[ThemedFigure]:
+def _figures(comparison: ComparisonResults) -> list[ThemedFigure]:
     first = {name: results[0] for name, results in comparison.results.items()}
     classes = load(next(iter(comparison.runs.values()))[0].path).class_names
-    pictures = []
+    decoded = []
     for name, runs in comparison.runs.items():
         model, images = load(runs[0].path), test_images(runs[0].config())
         if model.decoder is not None:
-            pictures += [reconstructions(name, model, images), perturbations(name, model, images)]
-    return [learning_curves(comparison), *robustness_figures(comparison), *pictures, confusions(first, classes)]
+            decoded += [reconstructions(name, model, images), perturbations(name, model, images)]
+    return [learning_curves(comparison), *robustness_figures(comparison), *decoded, confusions(first, classes)]
 
 
 def _match(comparison: ComparisonResults) -> str:
-    """One sentence where models were stopped at an accuracy, and who never reached it."""
+    """Say at which accuracy training was stopped, and which models never reached it; empty if there was no target."""
     stops = [run.config() for runs in comparison.runs.values() for run in runs if run.config().stop_at_accuracy]
     if not stops:
         return ""
     levels = sorted({f"{config.stop_at_accuracy:.2%}" for config in stops})
     missed = [name for name, results in comparison.results.items() if not reached_target(results)]
     where = stops[0].stop_on
-    words = f" Training was stopped at {' and '.join(levels)} of the {where} images"
-    words += "." if where == "validation" else ", which then also chose the checkpoint."
-    return words + (f" Never reached, so not compared: {html.escape(', '.join(missed))}." if missed else "")
+    text = f" Training was stopped at an accuracy of {' and '.join(levels)} on the {where} images"
+    text += "." if where == "validation" else ", which also selected the checkpoint."
+    return text + (f" Not compared, because they never reached it: {html.escape(', '.join(missed))}." if missed else "")
 
 
-def _own_pictures(data: str) -> str:
-    """Which pictures a user's own are, and what to be careful about; nothing for a known dataset."""
+def _own_images_section(data: str) -> str:
+    """Describe the user's own images, with warnings; empty for a built-in dataset."""
     if not is_own_images(data):
         return ""
-    told = summarize_images(data)
-    careful = [*told.warnings, *told.skipped[:MOST_SKIPPED]]
-    warnings = "".join(f"<p class='warning'>{html.escape(each)}</p>" for each in careful)
+    summary = summarize_images(data)
+    notes = [*summary.warnings, *summary.skipped[:MAX_SKIPPED_FILES]]
+    warnings = "".join(f"<p class='warning'>{html.escape(each)}</p>" for each in notes)
     head = [html_cell(title, scope="col") for title in ("class", "training", "test")]
-    table = html_table(head, ([html_cell(str(value)) for value in row] for row in told.rows))
-    return f"<h2>Pictures</h2>\n<p>{html.escape(told.words)}</p>\n{warnings}{table}"
+    table = html_table(head, ([html_cell(str(value)) for value in row] for row in summary.rows))
+    return f"<h2>Images</h2>\n<p>{html.escape(summary.text)}</p>\n{warnings}{table}"
 
 
 def _table(comparison: ComparisonResults) -> str:
     fair = [name for name, results in comparison.results.items() if reached_target(results)]
     best = max(fair, key=lambda name: sum(r["validation_accuracy"] for r in comparison.results[name]), default=None)
     chosen = [*COLUMNS, *robustness_columns(list(comparison.results.values()))]
-    nbsp = ",\N{NO-BREAK SPACE}"  # keeps a unit on the line of its word
+    nbsp = ",\N{NO-BREAK SPACE}"  # keeps a unit on the same line
     head = [
         html_cell(title, scope="col") for title in ("model", *(column.title.replace(", ", nbsp) for column in chosen))
     ]

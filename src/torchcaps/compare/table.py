@@ -1,4 +1,7 @@
-"""The quick tests of robustness that go with every comparison: seconds a model, enough to see large differences."""
+"""Quick robustness tests of a comparison, and the columns of its table.
+
+The tests take seconds per model, enough to see large differences. To add a column, add a :class:`Column`.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,10 @@ from torchcaps.files import write_json
 from torchcaps.train import RunConfig, RunFolder
 from torchcaps.train.run_folder import Count, Recorded, Share, read_recorded
 
-# MERGED The rows of a comparison. A column is a name and a function of one model's results: adding one
-CHANGED, ATTACKED = 200, 100  # test images
+AFFINE_IMAGES, ATTACK_IMAGES = 200, 100  # of the test set
 ATTACKS = ("fgsm", "bim")
-EPSILONS = slice(2, 5)  # of the usual ones: where attacks soon succeed, they soon end
-SHOWN = 0  # of those, the one that has a column
+EPSILONS = slice(2, 5)  # of the default ones; larger ones, because attacks that succeed early stop early
+SHOWN = 0  # index of the epsilon in the table
 
 
 class Curve(Recorded):
@@ -89,14 +91,14 @@ class AttackRecord(Recorded):
 
 
 class Robustness(Recorded):
-    """What ``quick_robustness`` keeps in a run directory, as far as tables and figures read it."""
+    """The part of robustness.json that tables and figures read."""
 
     tests: TestRecords
     attacked: AttackRecord | None
 
 
 def quick_robustness(run: RunFolder) -> dict[str, Any]:
-    """What fits the run's dataset, kept in the run's folder and taken from there the next time."""
+    """Run the robustness tests that suit the run's dataset, or read their result from the run directory."""
     target = run.output("robustness.json")
     if target.is_file():
         return read_recorded(Robustness, target)
@@ -113,25 +115,25 @@ def _requests(config: RunConfig) -> list[Request]:
     """Overlap for pairs of digits; otherwise affine changes, two attacks and, if there are any, novel viewpoints."""
     record = datasets.get(config.data)
     if record.labels_per_image > 1:
-        return [Request(on=("multimnist",), images=CHANGED)]
+        return [Request(on=("multimnist",), images=AFFINE_IMAGES)]
     epsilons = default_epsilons(config.image_shape[0])[EPSILONS]
     requests = [
-        Request(on=("affnist",), images=CHANGED),
-        Request(attack=ATTACKS, epsilons=epsilons, images=ATTACKED),
+        Request(on=("affnist",), images=AFFINE_IMAGES),
+        Request(attack=ATTACKS, epsilons=epsilons, images=ATTACK_IMAGES),
     ]
-    # Models are matched by these figures, so they are of all images.
+    # Models are matched by these values, so they are measured on all images.
     return requests + [Request(on=("viewpoint",), images=None)] * (FAMILIAR in record.splits)
 
 
 def attack_accuracy(found: dict[str, Any], attack: str) -> float:
-    """Accuracy under an attack at the epsilon that has a column."""
+    """Return the accuracy under an attack at the epsilon of the table."""
     rows = [row for row in found["attacked"]["attacks"] if row["attack"] == attack]
     return float(rows[SHOWN]["accuracy"])
 
 
 Results = list[dict[str, Any]]  # of one model, one per seed
-SUSPECT_MARK = "⚠"  # stands beside a figure whose sanity checks failed
-# What the table and the figures read from a run's result file.
+SUSPECT_MARK = "⚠"  # marks a value whose sanity checks failed
+# Fields of a result file that the table and the figures read.
 REQUIRED_FIELDS = (
     "seed", "parameters", "training_seconds", "images_per_second", "validation_accuracy", "test_accuracy",
     "test_images", "confusion", "environment",
@@ -144,25 +146,25 @@ class Column:
 
     title: str
     show: Callable[[Results], str]
-    matched: bool = False  # means something only where the model reached the accuracy that was to be matched
+    matched: bool = False  # only comparable if the model reached the target accuracy
 
 
 def percent(values: Iterable[float]) -> str:
-    """The mean in percent, with the standard deviation over seeds where there are several."""
+    """Format the mean in percent, with the standard deviation over seeds if there are several."""
     shares = [100 * value for value in values]
     text = f"{statistics.fmean(shares):.2f}"
     return f"{text} ± {statistics.stdev(shares):.2f}" if len(shares) > 1 else text
 
 
 def robustness_columns(results: Sequence[Results]) -> list[Column]:
-    """The columns about robustness for which some model has results."""
+    """Return the robustness columns for which any model has results."""
     found = [result.get("robustness") for each in results for result in each]
     tests = {name for each in found if each for name in each["tests"]}
     attacked = [each["attacked"] for each in found if each and each["attacked"]]
     chosen = []
-    if "viewpoint" in tests:  # the novel sides are the test images
+    if "viewpoint" in tests:  # the test images are the novel viewpoints
         show = _where("viewpoint", lambda r: percent(1 - t["familiar_error"] for t in r))
-        chosen.append(Column("familiar sides, %", show, matched=True))
+        chosen.append(Column("familiar views, %", show, matched=True))
     if "affnist" in tests:
         chosen.append(Column("affine, %", _where("affnist", lambda r: percent(t["accuracy"] for t in r)), matched=True))
     if "multimnist" in tests:
@@ -174,9 +176,9 @@ def robustness_columns(results: Sequence[Results]) -> list[Column]:
 
 
 def table_cells(chosen: Sequence[Column], results: Results) -> list[str]:
-    """A model's row; what would not be a fair comparison is left out."""
-    fair = reached_target(results)
-    return [column.show(results) if fair or not column.matched else "not matched" for column in chosen]
+    """Return a model's row. Some values are left out if it missed the target accuracy."""
+    matched = reached_target(results)
+    return [column.show(results) if matched or not column.matched else "not matched" for column in chosen]
 
 
 def _mean(results: Results, key: str) -> float:
@@ -184,7 +186,7 @@ def _mean(results: Results, key: str) -> float:
 
 
 def _where(test: str, show: Callable[[Results], str]) -> Callable[[Results], str]:
-    """A figure from one of the tests; nothing where a run could not be put to it."""
+    """Show a value of one of the tests; empty for a run to which the test does not apply."""
 
     def shown(results: Results) -> str:
         found = [result["robustness"]["tests"].get(test) for result in results if result.get("robustness")]

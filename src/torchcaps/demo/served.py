@@ -66,7 +66,7 @@ class ServedModel:
         """How far its own paper moves a number of a capsule; sabour2017's range, where its paper has none."""
         fitting, paper = ranges_for(self.model), models.get(self.config.model).paper
         own = [name for name in ("gu2021-units", paper, "sabour2017") if name in fitting]
-        return RANGES[own[0]].arguments(size)[0]
+        return RANGES[own[0]].for_size(size)[0]
 
     @cached_property
     def samples(self) -> SampleImages:

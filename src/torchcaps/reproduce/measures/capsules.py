@@ -30,7 +30,7 @@ TRANSFORMATIONS = [f"{axis}{sign}" for sign in "+-" for axis in AXES]
     "shares; mean over test images",
 )
 def capsule_compactness(subject: MeasureInput, factor: str = "rotation", images: int = IMAGES) -> Measurement:
-    """gu2021, section 3.3; ``score_of_mean_shares`` is the other reading, see analysis/compactness.py."""
+    """gu2021, section 3.3; ``score_of_mean_shares`` is the other reading, see analysis/sweeps.py."""
     found = _over_images(subject, measure_compactness, factor, images)
     score: dict[str, Any] = found["factors"][factor]
     return Measurement(score["score"], details=score | {"greatest": found["greatest"], "size": found["size"]})
