@@ -36,7 +36,7 @@ def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None: 
     printed = " ".join(run("compare", "convnet-avg:filters=4", "--images", "photos", *SMALL).split())
     assert "60 images of 2 classes, resized to 32x32 pixels in color" in printed
     assert "half of them have a shorter side of at least 33 pixels" in printed
-    assert "12 of them, 20% of each class chosen by seed 0, are held out" in printed
+    assert "12 of them (20% of each class, chosen by seed 0) are the test set" in printed
     assert "│ dark │ 8 │ 2 │" in printed
     page = (tmp_path / "cmp" / "report.html").read_text(encoding="utf-8")
     assert "<h1>Comparison on photos</h1>" in page
