@@ -48,13 +48,13 @@ def test_what_was_measured_is_told(script: dict[str, Any], tmp_path: Path) -> No
     page = script["page"](tmp_path)
     assert "not measured yet" not in page
     for words in (
-        "120 kills, 9 requests to stop, 7 refused writes: 0 things wrong",
-        "100,000 damaged files through 2 readers: 1 broke the promise; memory grew by 3 MB",
-        "20,000 images through 3 of 3 models: 1 outputs or gradients not finite",
+        "120 kills, 9 stop signals, 7 refused writes: 0 failures",
+        "100,000 damaged files through 2 readers: 1 failures; memory grew by 3 MB",
+        "20,000 images through 3 of 3 models: 1 non-finite outputs or gradients",
         "`2222222` (2 models), `3333333` with uncommitted changes (1 models); 2026-01-02",
         "at most 2.0e-06 after 15 steps (2 pairs of runs); 1 pairs of runs failed",
         "| `1111111`; 2026-01-02 | `tests/train/test_processes.py` |",
-        "1 of 1 pairs of runs the same",
+        "1 of 1 pairs of runs identical",
         "5 tests passed, 0 failed, Slurm 22.05",
         "Measured on: abacus, 2 cores, torch 9.9.",
     ):
