@@ -114,7 +114,7 @@ def weights_table() -> str:
 
 
 def equation(place: str) -> str:
-    """The equation in a docstring, which is its only place: ``routing.em``, or ``losses.spread:spread_loss``."""
+    """The equation in a docstring, which is its only place: ``routing.em``, or ``losses:spread_loss``."""
     module, _, name = place.partition(":")
     found: object = import_module(f"torchcaps.{module}")
     if name:

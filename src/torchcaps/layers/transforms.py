@@ -82,7 +82,12 @@ class DenseTransform(Transform):
 
 
 class SharedTransform(Transform):
-    """One matrix per parent, whichever child votes and wherever it is.
+    r"""One matrix per parent, shared by all children and positions.
+
+    Gu, Tresp, Hu: Capsule Network is Not More Robust than Convolutional Network, 2021,
+    https://arxiv.org/abs/2103.15459, section 3.1 (Aff-CapsNet).
+
+    .. math:: \hat u_{j|i} = W_j u_i
 
     Shapes: pose (B, H, W, N, D_child) to votes (B, 1, H*W*N, parents, parent_size).
 
