@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from tests.conftest import Command
+from tests.helpers.small_models import SmallNet, answered
+from torchcaps.attacks import attacks, create_attack
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 from torchcaps.models.registry import routing_rows
@@ -17,6 +19,7 @@ from torchcaps.routing import routings
 from torchcaps.testing import check_routing
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "my_routing.py"
+ATTACK = EXAMPLE.with_name("my_attack.py")
 
 
 def test_the_example_is_short_and_works_at_once() -> None:
@@ -103,3 +106,30 @@ def test_the_commands_take_it_like_any_other(torchcaps_command: Command) -> None
     without = torchcaps_command("evaluate", "run")
     assert without.returncode == 2
     assert "routing 'consensus' is unknown" in without.stderr
+
+
+def test_an_attack_in_one_file_keeps_the_guarantees_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attacks, "_records", dict(attacks._records))
+    assert len(ATTACK.read_text().splitlines()) < 40
+    load_plugin(ATTACK)
+    model = SmallNet()
+    images, labels = answered(model, 20)
+    result = create_attack("random-signs", tries=50)(model, images, labels, epsilon=0.2, budget=40)
+    assert result.success[1:].any()
+    assert (result.images - images).abs().max() <= 0.2 + 1e-6
+    assert result.queries <= 40 * 20
+
+
+def test_the_commands_take_an_attack_of_one_s_own(torchcaps_command: Command) -> None:
+    plugin = ["--plugin", str(ATTACK)]
+    listed = torchcaps_command("attacks", "--json", *plugin)
+    assert '"random-signs"' in listed.stdout, listed.stderr
+    small = ["--data", "glyphs", "--train-images", "50", "--test-images", "20", "--steps", "2", "--size", "laptop"]
+    assert torchcaps_command("train", "lenet", *small, "--out", "run").returncode == 0
+    call = ["evaluate", "run", "--attack", "random-signs", "--images", "10", "--epsilon", "0.3"]
+    evaluated = torchcaps_command(*call, *plugin)
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert "random-signs" in evaluated.stdout
+    without = torchcaps_command(*call)
+    assert without.returncode == 2
+    assert "attack 'random-signs' is unknown" in without.stderr

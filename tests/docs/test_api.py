@@ -12,7 +12,7 @@ from tests.helpers.doc_blocks import ROOT
 
 API = ROOT / "docs" / "api"
 pytestmark = pytest.mark.skipif(not API.is_dir(), reason="only a clone has the documentation")
-PACKAGES = ("data", "functional", "layers", "losses", "models", "routing")
+PACKAGES = ("attacks", "data", "functional", "layers", "losses", "models", "routing")
 
 
 def listed_names(package: str) -> list[str]:

@@ -53,8 +53,8 @@ def routings(plugin: Plugin = None, json: AsJson = False) -> None:
     console.print_table("Routings", ("name", "paper", "description", "needs", "parameters"), cells, numbers=1)
 
 
-def attacks(json: AsJson = False) -> None:
-    """List all attacks, with what bounds a perturbation and what they need."""
+def attacks(plugin: Plugin = None, json: AsJson = False) -> None:
+    """List all attacks, with their norms and requirements."""
     from torchcaps.attacks import attacks as registered
 
     fields = ("name", "paper", "description", "norms", "white_box", "targeted", "needs_source", "extra")
