@@ -46,9 +46,7 @@ def claims(result: Result) -> str:
             measured += f" ({spread['lower_quartile']:.3g} to {spread['upper_quartile']:.3g})"
         rows.append([check["what"], measured, check["target"], verdicts[check["met"]], check.get("note", "")])
     divided = result["batches_divided_by"]
-    warning = (
-        "" if divided == 1 else f"All batch sizes were divided by {divided}: for testing only.\n\n"
-    )
+    warning = "" if divided == 1 else f"All batch sizes were divided by {divided}: for testing only.\n\n"
     words = "In parentheses: the quartiles over the rounds.\n"
     return f"{warning}{table(['what', 'measured', 'target', 'met', 'note'], rows)}\n\n{words}"
 
