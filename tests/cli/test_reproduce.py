@@ -79,3 +79,75 @@ def test_papers_lists_every_table(typed: Typed) -> None:  # noqa: F811
     assert code == 0, said
     assert all(paper in said for paper in ("chen2019", "choi2019", "gu2021", "hinton2018", "yang2021"))
     assert "?" not in said, "every table has its time before anything was trained"
+
+
+SPEC = """
+paper: own2026
+title: My paper
+authors: Me
+trainings: {}
+tables:
+  table1:
+    title: Random vectors
+    seeds: {laptop: 1, paper: 1}
+    cells:
+      random: {row: random, column: ratio, measure: alignment-random, published: 0.5, with: {vectors: 3}}
+      other: {row: other, column: ratio, measure: alignment-random}
+claims:
+  high: {statement: Random vectors are hardly aligned, source: text, all: [{below: [table1/random, 0.9]}]}
+"""
+
+
+def test_a_spec_from_outside_the_package_is_reproduced(typed: Typed, tmp_path: Path) -> None:  # noqa: F811
+    spec = tmp_path / "own.yaml"
+    spec.write_text(SPEC)
+    command = ["reproduce", "--spec", str(spec), "--out", "mine"]
+    code, said = typed(*command, "table1", "--cell", "random")
+    assert code == 0, said
+    assert "own2026 table1: Random vectors" in said
+    assert [path.name for path in (tmp_path / "mine" / "own2026" / "table1").iterdir()] == ["random-laptop-seed0.json"]
+    code, said = typed(*command)
+    assert code == 0, said
+    assert len(list((tmp_path / "mine" / "own2026" / "table1").iterdir())) == 2
+    assert "own2026" not in typed("papers", "--json")[1]
+    code, said = typed("report", "mine", "--spec", str(spec), "--out", "site")
+    assert code == 0, said
+    assert "Random vectors are hardly aligned" in (tmp_path / "site" / "own2026.html").read_text()
+    assert [path.name for path in (tmp_path / "site").iterdir() if "20" in path.name] == ["own2026.html"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "arguments", "message"),
+    [
+        ("alignment-random, pub", "alignment-randon, pub", [], "did you mean 'alignment-random'?"),
+        ("vectors: 3", "vector: 3", [], "setting of alignment-random 'vector' is unknown: did you mean 'vectors'?"),
+        ("row: other", "training: mine", [], "table1.cells.other.row: Field required"),
+        ("row: other", "training: mine, row: other", [], "training of own2026 'mine' is unknown"),
+        ("paper: own2026", "paper: ../own", [], "is not a spec: paper: String should match pattern"),
+        ("paper: own2026", "paper: gu2021", [], "'gu2021' is a paper of this package: choose another name"),
+        ("", "", ["table1", "table2"], "with --spec, name at most one table"),
+        ("title: My paper", "title: [", [], "is not readable YAML"),
+    ],
+)
+def test_a_mistake_in_a_spec_is_one_sentence(
+    typed: Typed,  # noqa: F811
+    tmp_path: Path,
+    old: str,
+    new: str,
+    arguments: list[str],
+    message: str,
+) -> None:
+    spec = tmp_path / "own.yaml"
+    spec.write_text(SPEC.replace(old, new, 1))
+    code, said = typed("reproduce", "--spec", str(spec), *arguments)
+    assert code == 2
+    assert message in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "results").exists()
+    assert typed("reproduce", "--spec", "missing.yaml")[0] == 2
+
+
+def test_a_paper_or_a_spec_is_required(typed: Typed) -> None:  # noqa: F811
+    code, said = typed("reproduce")
+    assert code == 2
+    assert "name a paper (see 'torchcaps papers') or give a spec file with --spec" in said

@@ -53,7 +53,7 @@ from torchcaps.reproduce.figures import table_pictures
 from torchcaps.reproduce.report import made_with
 from torchcaps.reproduce.results import gather_results, read_result
 from torchcaps.reproduce.runner import run_warnings
-from torchcaps.reproduce.spec import load_spec, read_spec
+from torchcaps.reproduce.spec import load_spec, parse_spec
 from torchcaps.reproduce.tables import build_table
 from torchcaps.train import config as run_config
 from torchcaps.train import load, open_run, read_metrics, read_settings, read_validation_metrics
@@ -240,7 +240,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "json": Reader("j.json", json.dumps(RESULT).encode(), read_json, text=True),
             "result": Reader("r.json", json.dumps(RESULT).encode(), read_result, text=True),
             "card": Reader("card.json", json.dumps(CARD).encode(), read_card, text=True),
-            "spec": Reader("spec.yaml", SPEC.encode(), lambda path: read_spec(_latin(path)), text=True),
+            "spec": Reader("spec.yaml", SPEC.encode(), lambda path: parse_spec(_latin(path)), text=True),
             "metrics": Reader("metrics.csv", METRICS.encode(), read_metrics, text=True),
             "table of pictures": Reader(
                 "t.csv", b"path,label\na.png,cat\nb.png,dog\n", own_images.list_table, text=True

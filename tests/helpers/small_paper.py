@@ -8,7 +8,7 @@ import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.reproduce.jobs import Job, plan_jobs
 from torchcaps.reproduce.measures import MeasureInput, Measurement, MeasureRecord, measures
 from torchcaps.reproduce.runner import Folders, RunnerContext, failed_results
-from torchcaps.reproduce.spec import Spec, read_spec
+from torchcaps.reproduce.spec import Spec, parse_spec
 from torchcaps.train import load
 
 SPEC = """
@@ -42,7 +42,7 @@ claims: {}
 
 
 def small_spec(rate: float = 0.01, epochs: int = 1) -> Spec:
-    return read_spec(SPEC.replace("RATE", str(rate)).replace("EPOCHS", str(epochs)))
+    return parse_spec(SPEC.replace("RATE", str(rate)).replace("EPOCHS", str(epochs)))
 
 
 def small_jobs(table: str = "table1", spec: Spec | None = None, cells: list[str] | None = None) -> list[Job]:

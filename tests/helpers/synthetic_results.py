@@ -8,7 +8,7 @@ from typing import Any
 
 from torchcaps.reproduce.jobs import plan_jobs
 from torchcaps.reproduce.results import CellResult, save_result
-from torchcaps.reproduce.spec import Spec, read_spec
+from torchcaps.reproduce.spec import Spec, parse_spec
 
 TEXT = """
 paper: made2020
@@ -55,7 +55,7 @@ ENVIRONMENT = {
 
 
 def made_spec() -> Spec:
-    return read_spec(TEXT)
+    return parse_spec(TEXT)
 
 
 def write_made(

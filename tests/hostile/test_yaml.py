@@ -9,7 +9,7 @@ import pytest
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import MOST_BYTES, parse_yaml
-from torchcaps.reproduce.spec import read_spec
+from torchcaps.reproduce.spec import parse_spec
 from torchcaps.train import open_run, read_settings
 from torchcaps.train.config import check
 
@@ -65,5 +65,5 @@ def test_a_value_that_is_long_makes_no_long_sentence() -> None:
 
 @pytest.mark.parametrize("value", ["1" + ":59" * 400 + ".5", "0001-01-01T00:00:00+23:59"])
 def test_a_spec_with_a_number_or_date_out_of_range(value: str) -> None:
-    with pytest.raises(TorchcapsError, match="this is not a spec"):
-        read_spec(f"paper: {value}\n")
+    with pytest.raises(TorchcapsError, match="the text is not"):
+        parse_spec(f"paper: {value}\n")

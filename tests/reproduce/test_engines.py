@@ -18,7 +18,7 @@ from torchcaps.reproduce.engines import run_on_engine
 from torchcaps.reproduce.jobs import Job, plan_jobs
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import Folders, RunnerContext, failed_results, job_state
-from torchcaps.reproduce.spec import read_spec
+from torchcaps.reproduce.spec import parse_spec
 
 SPEC = """
 paper: small2026
@@ -44,7 +44,7 @@ CELLS, TRAININGS = 6, 4
 
 
 def engine_jobs(epochs: int = 1) -> list[Job]:
-    return plan_jobs(read_spec(SPEC.replace("EPOCHS", str(epochs))), "laptop")
+    return plan_jobs(parse_spec(SPEC.replace("EPOCHS", str(epochs))), "laptop")
 
 
 def run(folder: Path, engine: str, workers: int, todo: list[Job] | None = None, **settings: object) -> list[str]:

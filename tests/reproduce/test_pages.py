@@ -14,7 +14,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.jobs import plan_jobs
 from torchcaps.reproduce.markdown import write_markdown
 from torchcaps.reproduce.pages import write_site
-from torchcaps.reproduce.report import PaperReport, find_papers, read_report, report_paper
+from torchcaps.reproduce.report import PaperReport, find_specs, read_report, report_paper
 from torchcaps.reproduce.results import read_result, save_result
 from torchcaps.reproduce.spec import load_spec
 
@@ -109,16 +109,16 @@ def test_nothing_measured_is_told(tmp_path: Path) -> None:
     page = write_site([report_paper(made_spec(), tmp_path)], tmp_path / "site").read_text()
     assert page.count("<span class='badge missing'>not measured</span>") == 5
     assert "Nothing of this was measured yet." in page
-    with pytest.raises(TorchcapsError, match="holds no results: make some"):
+    with pytest.raises(TorchcapsError, match="has no results: create some"):
         read_report(tmp_path)
     with pytest.raises(TorchcapsError, match="there is no folder"):
-        find_papers(tmp_path / "nowhere")
+        find_specs(tmp_path / "nowhere")
 
 
 def test_results_of_an_unknown_paper_are_refused(tmp_path: Path) -> None:
     write_made(tmp_path, "table1/a", [98.0])
     with pytest.raises(TorchcapsError, match="paper 'made2020' is unknown"):
-        find_papers(tmp_path)
+        find_specs(tmp_path)
 
 
 def test_command_builds_the_site(tmp_path: Path, torchcaps_command: Command) -> None:

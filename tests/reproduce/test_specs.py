@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from torchcaps.models import Model
-from torchcaps.reproduce.jobs import TrainingJob, plan_jobs, training_job
+from torchcaps.reproduce.jobs import TrainingJob, load_spec_file, plan_jobs, training_job
 from torchcaps.reproduce.measures import measures
 from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec, list_papers, load_spec
 
+ROOT = Path(__file__).parents[2]
 TABLES = {
     "sabour2017": ["table1", "hour"],
     "hinton2018": ["table1", "table2", "fig2", "fig3", "fig3-longer"],
@@ -152,3 +153,11 @@ def test_models_of_a_matched_table_stop_at_one_accuracy(profile: Profile) -> Non
     assert len(levels) == 1
     assert None not in levels
     assert profile != "paper" or levels == {0.9922}
+
+
+@pytest.mark.skipif(not (ROOT / "examples").is_dir(), reason="only a clone has the examples")
+def test_the_example_of_a_spec_file_is_valid_and_shown_in_the_documentation() -> None:
+    path = ROOT / "examples" / "my_paper.yaml"
+    spec = load_spec_file(path)
+    assert [len(plan_jobs(spec, profile)) for profile in PROFILES] == [6, 10]
+    assert path.read_text() in (ROOT / "docs" / "reproduce.md").read_text()

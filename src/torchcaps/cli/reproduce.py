@@ -15,6 +15,7 @@ import typer
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete
 from torchcaps.cli.options import AsJson
+from torchcaps.errors import TorchcapsError
 
 # MERGED torchcaps report
 if TYPE_CHECKING:
@@ -22,15 +23,22 @@ if TYPE_CHECKING:
     from torchcaps.reproduce.runner import Folders
 
 Out = Annotated[Path, typer.Option(help="Folder of the results.")]
+SpecFile = Annotated[
+    Path | None, typer.Option(help="Spec file of a paper that is not part of torchcaps; see docs/reproduce.md.")
+]
 Runs = Annotated[Path, typer.Option(help="Folder of the trained runs.")]
 
 
 def reproduce(
     paper: Annotated[
-        str,
-        typer.Argument(help="Name of a paper, see 'torchcaps papers'; or 'all'.", autocompletion=complete("paper")),
-    ],
+        str | None,
+        typer.Argument(
+            help="Name of a paper, see 'torchcaps papers'; or 'all'. Omit it with --spec.",
+            autocompletion=complete("paper"),
+        ),
+    ] = None,
     table: Annotated[str | None, typer.Argument(help="One of its tables or figures.  [default: all]")] = None,
+    spec: SpecFile = None,
     cell: Annotated[str | None, typer.Option(help="Only these cells, names behind commas.")] = None,
     profile: Annotated[str, typer.Option(help="'laptop': small and short; 'paper': as the paper has it.")] = "laptop",
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.  [default: what each table asks]")] = None,
@@ -48,13 +56,21 @@ def reproduce(
     """
     from torchcaps.reproduce.engines import run_on_engine
     from torchcaps.reproduce.estimate import parse_duration
-    from torchcaps.reproduce.jobs import check_profile, select_jobs, select_specs
+    from torchcaps.reproduce.jobs import check_profile, load_spec_file, select_jobs, select_specs
     from torchcaps.reproduce.runner import Folders, RunnerContext, failed_results
     from torchcaps.reproduce.status import count_states
 
     until = time.time() + parse_duration(budget) if budget else math.inf
     names = [name.strip() for name in (cell or "").split(",") if name.strip()]
-    work = select_jobs(select_specs(paper), check_profile(profile), table=table, cells=names, seeds=seeds)
+    if spec:
+        if table:
+            raise TorchcapsError(f"with --spec, name at most one table and no paper, got '{paper} {table}'")
+        specs, table = [load_spec_file(spec)], paper
+    elif paper:
+        specs = select_specs(paper)
+    else:
+        raise TorchcapsError("name a paper (see 'torchcaps papers') or give a spec file with --spec")
+    work = select_jobs(specs, check_profile(profile), table=table, cells=names, seeds=seeds)
     folders = Folders(out, runs)
     if dry_run:
         print_plan(work, folders, json)
@@ -105,14 +121,16 @@ def report(
         "results"
     ),
     out: Annotated[Path, typer.Option(help="Folder for the pages.")] = Path("site/report"),
+    spec: SpecFile = None,
     markdown: Annotated[Path | None, typer.Option(help="Folder for the same as Markdown.")] = None,
 ) -> None:
     """Build a site from result files: every paper's claims with verdicts, tables and figures."""
+    from torchcaps.reproduce.jobs import load_spec_file
     from torchcaps.reproduce.markdown import write_markdown
     from torchcaps.reproduce.pages import write_site
     from torchcaps.reproduce.report import lead_words, read_report
 
-    reports = read_report(results)
+    reports = read_report(results, load_spec_file(spec) if spec else None)
     console.out.print(lead_words(each.claims for each in reports), soft_wrap=True)
     console.out.print(f"Report: {write_site(reports, out)}", soft_wrap=True)
     if markdown:

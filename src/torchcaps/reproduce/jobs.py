@@ -1,4 +1,4 @@
-"""What there is to do for a table: one piece of work for each cell and seed, with all settings settled."""
+"""Jobs: one per cell and seed of a paper's tables, with all settings resolved."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec, Table, list_papers, load_spec
+from torchcaps.files import MOST_BYTES, read_text
+from torchcaps.reproduce.measures import measures
+from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec, Table, list_papers, load_spec, parse_spec
 from torchcaps.train import RunConfig, resolve
 
-# MERGED From names that a user gives to the work they mean.
-# What decides how a run goes, but not what comes out of it.
+ALL_PAPERS = "all"
+# Settings that affect how a run is executed, but not its weights.
 IGNORED_SETTINGS = {"seed", "device", "devices", "nodes", "strategy", "save_minutes"}
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A run to be made. One that is matched to another knows where to stop only when that one is trained."""
+    """A run to be trained. If it is matched to another run, its stopping point is known once that one is trained."""
 
     config: RunConfig
     matched_to: RunConfig | None = None
 
     def fingerprint(self) -> str:
-        """Of everything that decides the weights, but for the seed."""
-        return digest([_decisive(config) for config in (self.config, self.matched_to) if config])
+        """Return a digest of all settings that determine the weights, except for the seed."""
+        return digest([_relevant(config) for config in (self.config, self.matched_to) if config])
 
     def path(self, runs: Path) -> Path:
-        """The folder of the run: cells and papers that need the same training share it."""
+        """Return the run directory; cells and papers with the same training share it."""
         data = self.config.data.replace(":", "-")
         return runs / f"{self.config.model}-{data}-{self.fingerprint()}-seed{self.config.seed}"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One cell with one seed: which runs it needs, and what is measured on them."""
+    """One cell with one seed: the runs that it needs, and the measure with its settings."""
 
     spec: Spec
     table: str
@@ -46,7 +48,7 @@ class Job:
     seed: int
     training: TrainingJob | None
     others: dict[str, TrainingJob]
-    settings: dict[str, Any]  # of the measure
+    settings: dict[str, Any]  # arguments of the measure
 
     @property
     def cell(self) -> Cell:
@@ -54,16 +56,16 @@ class Job:
 
     @property
     def measure(self) -> str:
-        assert self.cell.measure is not None  # cited cells are no work
+        assert self.cell.measure is not None  # no job is made of a cited cell
         return self.cell.measure
 
     @property
     def trainings(self) -> list[TrainingJob]:
-        """Every run that must be trained before the measure."""
+        """All runs that must be trained before the measurement."""
         return [*filter(None, [self.training]), *self.others.values()]
 
     def fingerprint(self) -> str:
-        """Of all that decides the value: a result with another one was made by other settings."""
+        """Return a digest of everything that determines the value; a result with another one is outdated."""
         parts = {
             "training": self.training.fingerprint() if self.training else None,
             "others": {role: training.fingerprint() for role, training in self.others.items()},
@@ -73,21 +75,11 @@ class Job:
         return digest(parts)
 
     def result_file(self, results: Path) -> Path:
-        """Where the result belongs."""
+        """Return the path of the result file."""
         return results / self.spec.paper / self.table / f"{self.name}-{self.profile}-seed{self.seed}.json"
 
     def __str__(self) -> str:
         return f"{self.spec.paper} {self.table} {self.name} (seed {self.seed})"
-
-
-def training_job(spec: Spec, name: str, profile: Profile, seed: int) -> TrainingJob:
-    """A training of a paper: the paper's defaults, its own settings, and what the profile changes."""
-    training = spec.trainings[name]
-    settings = {**spec.defaults.of(profile), **training.settings, **training.of(profile)}
-    config = resolve(**settings, size=profile, seed=seed)
-    if training.matched_to is None:
-        return TrainingJob(config)
-    return TrainingJob(config, training_job(spec, training.matched_to, profile, seed).config)
 
 
 def plan_jobs(
@@ -98,7 +90,7 @@ def plan_jobs(
     cells: Iterable[str] | None = None,
     seeds: int | None = None,
 ) -> list[Job]:
-    """Everything to be done for a paper, or some of its tables and cells; seeds: None for what each table asks."""
+    """Return the jobs of a paper, or of some of its tables and cells; ``seeds`` defaults to the table's number."""
     chosen: dict[str, Table] = {name: spec.tables[name] for name in tables} if tables else spec.tables
     wanted = set(cells) if cells else None
     return [
@@ -110,34 +102,48 @@ def plan_jobs(
     ]
 
 
-def _job(spec: Spec, table: str, name: str, profile: Profile, seed: int) -> Job:
-    found = spec.tables[table]
-    cell = found.cells[name]
-    training = training_job(spec, cell.training, profile, seed) if cell.training else None
-    others = {role: training_job(spec, other, profile, seed) for role, other in cell.others.items()}
-    settings = {**found.settings.of(profile), **cell.settings}
-    return Job(spec, table, name, profile, seed, training, others, settings)
-
-
-def _decisive(config: RunConfig) -> dict[str, Any]:
-    return {key: value for key, value in config.model_dump(mode="json").items() if key not in IGNORED_SETTINGS}
+def training_job(spec: Spec, name: str, profile: Profile, seed: int) -> TrainingJob:
+    """Resolve a training: the paper's defaults, then its own settings, then the changes of the profile."""
+    training = spec.trainings[name]
+    settings = {**spec.defaults.of(profile), **training.settings, **training.of(profile)}
+    config = resolve(**settings, size=profile, seed=seed)
+    if training.matched_to is None:
+        return TrainingJob(config)
+    return TrainingJob(config, training_job(spec, training.matched_to, profile, seed).config)
 
 
 def digest(value: Any) -> str:
-    """A short name for a value: equal ones have the same, others another."""
+    """Return a short SHA-256 digest of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
 
 
-EVERY_PAPER = "all"
-
-
 def select_specs(paper: str) -> list[Spec]:
-    """The spec of a paper, or all of them for 'all'."""
-    return [load_spec(name) for name in (list_papers() if paper == EVERY_PAPER else [paper])]
+    """Load the spec of a paper, or of every paper for ``all``."""
+    return [load_spec(name) for name in (list_papers() if paper == ALL_PAPERS else [paper])]
+
+
+def load_spec_file(path: Path) -> Spec:
+    """Load a spec from a file outside this package; its measures and their settings are checked as well."""
+    spec = parse_spec(read_text(path, most=MOST_BYTES), str(path))
+    if spec.paper in list_papers():
+        raise TorchcapsError(f"{path}: '{spec.paper}' is a paper of this package: choose another name")
+    for table in spec.tables.values():
+        known = set[str]()
+        for cell in table.cells.values():
+            if cell.measure is not None:
+                accepted = measures.get(cell.measure).settings
+                known |= set(accepted)
+                for name in cell.settings:
+                    if name not in accepted:
+                        raise unknown_name(f"setting of {cell.measure}", name, accepted)
+        for name in (name for profile in PROFILES for name in table.settings.of(profile)):
+            if name not in known:
+                raise unknown_name(f"setting of '{table.title}'", name, known)
+    return spec
 
 
 def check_profile(name: str) -> Profile:
-    """The profile of that name."""
+    """Return the profile with this name."""
     for profile in PROFILES:
         if profile == name:
             return profile
@@ -147,7 +153,7 @@ def check_profile(name: str) -> Profile:
 def select_jobs(
     specs: Iterable[Spec], profile: Profile, *, table: str | None, cells: Sequence[str], seeds: int | None
 ) -> list[Job]:
-    """What there is to do for some papers, or for a table or cells of one; every name is checked."""
+    """Return the jobs of some papers, or of a table or some cells of one paper; all names are checked."""
     specs = list(specs)
     if len(specs) > 1 and (table or cells):
         raise TorchcapsError("a table or a cell belongs to one paper: name the paper instead of 'all'")
@@ -167,3 +173,16 @@ def select_jobs(
             "another profile; see 'torchcaps papers'"
         )
     return jobs
+
+
+def _job(spec: Spec, table: str, name: str, profile: Profile, seed: int) -> Job:
+    found = spec.tables[table]
+    cell = found.cells[name]
+    training = training_job(spec, cell.training, profile, seed) if cell.training else None
+    others = {role: training_job(spec, other, profile, seed) for role, other in cell.others.items()}
+    settings = {**found.settings.of(profile), **cell.settings}
+    return Job(spec, table, name, profile, seed, training, others, settings)
+
+
+def _relevant(config: RunConfig) -> dict[str, Any]:
+    return {key: value for key, value in config.model_dump(mode="json").items() if key not in IGNORED_SETTINGS}

@@ -40,16 +40,19 @@ class PaperReport:
     results: list[CellResult]
 
 
-def find_papers(folder: Path) -> list[str]:
-    """All papers; a folder with results of a paper that is not known is refused."""
+def find_specs(folder: Path, extra: Spec | None = None) -> list[Spec]:
+    """Return the shipped specs, or ``extra`` alone; results of an unknown paper are refused."""
     if not folder.is_dir():
         raise TorchcapsError(
-            f"there is no folder {folder}: make results with 'torchcaps reproduce', or name another folder"
+            f"there is no folder {folder}: create results with 'torchcaps reproduce', or name another folder"
         )
+    known = list_papers()
+    if extra is not None:
+        return [extra]
     for path in folder.glob("*/*/*-seed*.json"):
-        if path.parts[-3] not in list_papers():
-            raise unknown_name(f"in {folder}: paper", path.parts[-3], list_papers())
-    return list_papers()
+        if path.parts[-3] not in known:
+            raise unknown_name(f"in {folder}: paper", path.parts[-3], known)
+    return [load_spec(paper) for paper in known]
 
 
 def judge_paper(evidence: Iterable[PaperEvidence]) -> ClaimVerdicts:
@@ -69,16 +72,16 @@ def report_paper(spec: Spec, folder: Path) -> PaperReport:
     return PaperReport(spec, judge_paper(evidence), _sections(evidence), results)
 
 
-def read_report(folder: Path) -> list[PaperReport]:
-    """Everything about all papers."""
-    papers = find_papers(folder)
+def read_report(folder: Path, spec: Spec | None = None) -> list[PaperReport]:
+    """Collect everything about all shipped papers, or about the paper of one spec."""
+    specs = find_specs(folder, spec)
     reports = []
-    with progress_bar("papers", len(papers)) as advance:
-        for paper in papers:
-            reports.append(report_paper(load_spec(paper), folder))
+    with progress_bar("papers", len(specs)) as advance:
+        for each in specs:
+            reports.append(report_paper(each, folder))
             advance(1)
     if not any(report.results for report in reports):
-        raise TorchcapsError(f"{folder} holds no results: make some, such as with 'torchcaps reproduce gu2021 table1'")
+        raise TorchcapsError(f"{folder} has no results: create some, such as with 'torchcaps reproduce gu2021 table1'")
     return reports
 
 

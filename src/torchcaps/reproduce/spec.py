@@ -1,8 +1,8 @@
-"""What a paper's tables and figures hold, as data: one YAML file for each paper.
+"""Paper specs: the trainings, tables, figures and claims of a paper as data, one YAML file per paper.
 
-A training is a set of settings of a run, with changes for each profile. A cell is one number of a table, or one part of
-a figure: which training, which measure of it, and what the paper printed. A claim is an ordering or a difference that
-the paper states. Nothing is ever computed from a published value.
+A training is the configuration of a run, with changes per profile. A cell is one number of a table or one part of a
+figure: which training it needs, which measure is applied, and the value that the paper published. A claim is an
+ordering or a difference that the paper states. Nothing is ever computed from a published value.
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.files import parse_yaml
 
 Profile = Literal["laptop", "paper"]
 PROFILES: tuple[Profile, ...] = ("laptop", "paper")
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]  # becomes part of a file's name
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]  # becomes part of a file name
 
 
 class SpecModel(BaseModel):
-    """Anything in a spec: what is not known is a mistake."""
+    """Base of everything in a spec: unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class PerProfile(SpecModel):
-    """A value for each profile."""
+    """Settings for each profile."""
 
     laptop: dict[str, Any] = Field(default_factory=dict)
     paper: dict[str, Any] = Field(default_factory=dict)
 
     def of(self, profile: Profile) -> dict[str, Any]:
+        """Return the settings of one profile."""
         found: dict[str, Any] = getattr(self, profile)
         return found
 
 
 class TrainingSpec(PerProfile):
-    """Settings of a run (see RunConfig, without ``seed`` and ``size``), and what each profile changes of them.
+    """Settings of a run (see RunConfig, without ``seed`` and ``size``), with changes per profile.
 
-    ``matched_to`` names a training whose accuracy from familiar sides ends this one (hinton2018, Table 2).
+    ``matched_to`` names a training; this one stops when it reaches that one's accuracy on familiar viewpoints
+    (hinton2018, Table 2).
     """
 
     settings: dict[str, Any]
@@ -50,17 +53,17 @@ class TrainingSpec(PerProfile):
 class Cell(SpecModel):
     """One number of a table, or one part of a figure.
 
-    A cell without a measure is cited by the paper, not its own: it is printed, and nobody measures it.
+    A cell without a measure is cited by the paper from elsewhere: it is printed, but never measured.
     """
 
     row: str
     column: str
-    training: str | None = None  # name in the spec's trainings; some measures need none
+    training: str | None = None  # name in Spec.trainings; some measures need none
     others: dict[str, str] = Field(default_factory=dict)  # further trainings that the measure needs, by role
     measure: str | None = None  # name in the registry of measures
-    settings: dict[str, Any] = Field(default_factory=dict, alias="with")  # of the measure
+    settings: dict[str, Any] = Field(default_factory=dict, alias="with")  # arguments of the measure
     published: float | None = None  # in the unit of the measure
-    profiles: tuple[Profile, ...] = PROFILES  # where it can be run
+    profiles: tuple[Profile, ...] = PROFILES  # profiles in which the cell can be measured
     note: str = ""
 
 
@@ -69,14 +72,14 @@ class Table(SpecModel):
 
     title: str
     kind: Literal["table", "figure"] = "table"
-    about: str = ""  # how it is measured here, where the title does not say it all
+    about: str = ""  # how it is measured here, where the title does not say it
     seeds: dict[Profile, int] = {"laptop": 3, "paper": 5}
-    settings: PerProfile = Field(default_factory=PerProfile, alias="with")  # of all its measures; a cell's own win
+    settings: PerProfile = Field(default_factory=PerProfile, alias="with")  # for all measures; a cell's own win
     cells: dict[Name, Cell]
 
 
 class ClaimComparison(SpecModel):
-    """What must hold between measured cells: ``greater: [a, b]``, ``above: [a, 1.5]`` or ``below: [a, 1.5]``.
+    """An inequality between measured cells: ``greater: [a, b]``, ``above: [a, 1.5]`` or ``below: [a, 1.5]``.
 
     A term is ``table/cell`` or a difference ``table/cell - table/cell``.
     """
@@ -86,33 +89,33 @@ class ClaimComparison(SpecModel):
     below: tuple[str, float] | None = None
 
     def terms(self) -> list[list[str]]:
-        """The cells of each term: one, or two of which the second is taken away."""
+        """Return the cells of each term: one cell, or two of which the second is subtracted."""
         texts = self.greater or [(self.above or self.below or ("", 0.0))[0]]
         return [[cell.strip() for cell in text.split(" - ")] for text in texts]
 
 
 class Claim(SpecModel):
-    """A statement of the paper: it holds if all comparisons do."""
+    """A statement of the paper; it holds if all its comparisons hold."""
 
     statement: str
-    source: str  # where in the paper
+    source: str  # place in the paper
     comparisons: list[ClaimComparison] = Field(min_length=1, alias="all")
 
 
 class Spec(SpecModel):
     """A paper."""
 
-    paper: str
+    paper: Name
     title: str
     authors: str
-    about: str = ""  # what the laptop profile changes, in words
+    about: str = ""  # what the laptop profile changes
     defaults: PerProfile = Field(default_factory=PerProfile)  # settings of every training
     trainings: dict[Name, TrainingSpec]
     tables: dict[Name, Table]
     claims: dict[Name, Claim]
 
     def cell(self, path: str) -> Cell:
-        """The cell ``table/cell``."""
+        """Return the cell ``table/cell``."""
         table, _, name = path.partition("/")
         if table not in self.tables:
             raise unknown_name(f"table of {self.paper}", table, self.tables)
@@ -122,7 +125,7 @@ class Spec(SpecModel):
 
 
 def list_papers() -> list[str]:
-    """Names of all papers that have a spec.
+    """Return the names of all papers that have a spec in this package.
 
     >>> "gu2021" in list_papers()
     True
@@ -132,33 +135,33 @@ def list_papers() -> list[str]:
 
 
 def load_spec(paper: str) -> Spec:
-    """The spec of a paper, checked as a whole: every name in it means something."""
+    """Load the spec of a paper in this package."""
     if paper not in list_papers():
         raise unknown_name("paper", paper, list_papers())
     text = files("torchcaps.reproduce").joinpath("specs", f"{paper}.yaml").read_text(encoding="utf-8")
-    return read_spec(text)
+    return _checked(yaml.safe_load(text), f"{paper}.yaml")  # our own file: it may use anchors
 
 
-def read_spec(text: str) -> Spec:
-    """A spec from YAML."""
+def parse_spec(text: str, source: str = "the text") -> Spec:
+    """Parse a spec from untrusted YAML (no anchors, no tags) and check it; ``source`` names it in errors."""
+    return _checked(parse_yaml(text, source), source)
+
+
+def _checked(value: Any, source: str) -> Spec:
+    """Validate a spec and every reference in it."""
     try:
-        spec = Spec.model_validate(yaml.safe_load(text))
-    # YAML's own reader lets other errors through from tags that it knows and values that it cannot make.
-    except (
-        yaml.YAMLError,
-        ValidationError,
-        ValueError,
-        ArithmeticError,
-        LookupError,
-        AttributeError,
-        RecursionError,
-    ) as error:
-        raise TorchcapsError(f"this is not a spec: {' '.join(str(error).split())}") from error
-    named = [training.matched_to for training in spec.trainings.values()]
+        spec = Spec.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise TorchcapsError(
+            f"{source} is not a spec: {where[:200]}: {' '.join(first['msg'].split())[:300]}"
+        ) from error
+    trainings = [training.matched_to for training in spec.trainings.values()]
     for table in spec.tables.values():
         for cell in table.cells.values():
-            named += [cell.training, *cell.others.values()]
-    for name in filter(None, named):
+            trainings += [cell.training, *cell.others.values()]
+    for name in filter(None, trainings):
         if name not in spec.trainings:
             raise unknown_name(f"training of {spec.paper}", name, spec.trainings)
     for claim in spec.claims.values():
