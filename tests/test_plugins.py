@@ -12,6 +12,7 @@ from tests.conftest import Command
 from tests.helpers.small_models import SmallNet, answered
 from torchcaps.attacks import attacks, create_attack
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers import CapsuleLayer
 from torchcaps.models import create_model
 from torchcaps.models.registry import routing_rows
 from torchcaps.plugins import load_plugin, loaded_plugins
@@ -20,6 +21,7 @@ from torchcaps.testing import check_routing
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "my_routing.py"
 ATTACK = EXAMPLE.with_name("my_attack.py")
+SQUASH = EXAMPLE.with_name("my_squash.py")
 
 
 def test_the_example_is_short_and_works_at_once() -> None:
@@ -31,6 +33,24 @@ def test_the_example_is_short_and_works_at_once() -> None:
     assert "consensus" in [row.name for row in routing_rows()]
     model = create_model("capsnet", size="laptop", routing="consensus", routing_options={"sharpness": 2.0})
     assert model(torch.rand(2, 1, 28, 28)).scores.shape == (2, 10)
+
+
+def test_a_squash_of_ones_own_is_one_file(torchcaps_command: Command) -> None:
+    assert len(SQUASH.read_text().splitlines()) < 20
+    load_plugin(SQUASH)
+    model = create_model("capsnet", size="laptop", nonlinearity="tanh-squash")
+    output = model(torch.rand(2, 1, 28, 28))
+    assert output.pose is not None
+    torch.testing.assert_close(output.scores, output.pose.norm(dim=2))
+    assert CapsuleLayer.dense(4, 8, 3, 6, nonlinearity="tanh-squash").nonlinearity is model.primary.nonlinearity
+    small = ["--data", "glyphs", "--train-images", "50", "--test-images", "20", "--steps", "2", "--device", "cpu"]
+    own = ["--set", "nonlinearity=tanh-squash", "--set", "filters=8", "--set", "types=2", "--set", "decoder=none"]
+    trained = torchcaps_command("train", "capsnet", "--plugin", str(SQUASH), *small, *own, "--out", "run")
+    assert trained.returncode == 0, trained.stderr
+    refused = torchcaps_command("train", "capsnet", *small, *own, "--out", "other")
+    assert refused.returncode == 2
+    assert "nonlinearity 'tanh-squash' is unknown: " in refused.stderr
+    assert "One of: exponential, none, squash" in refused.stderr
 
 
 names = itertools.count()

@@ -12,7 +12,7 @@ from docs_parts.marks import table
 from torchcaps.attacks import attacks
 from torchcaps.data import datasets
 from torchcaps.losses import losses
-from torchcaps.models.registry import ModelRow, model_rows, models, routing_rows
+from torchcaps.models.registry import LAYER, ModelRow, model_rows, models, routing_rows
 from torchcaps.pretrained import list_pretrained
 from torchcaps.routing import routings
 
@@ -53,7 +53,7 @@ def routing_table() -> str:
             row.paper,
             row.description,
             YES[record.iterative],
-            YES[record.gives_activation],
+            YES[record.build(LAYER).gives_activation],
             row.needs,
             f"{row.parameters:,}",
         ]

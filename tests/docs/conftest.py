@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw
 from tests.helpers.doc_blocks import ROOT
 from torchcaps.attacks import attacks
 from torchcaps.data import datasets
+from torchcaps.layers import nonlinearities, transforms
 from torchcaps.losses import losses
 from torchcaps.models import models
 from torchcaps.plugins import PREFIX
@@ -53,7 +54,15 @@ def reader(furnished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
-    for registry in (attacks, datasets, losses, models, routings):  # what a page adds goes with the page
+    for registry in (
+        attacks,
+        datasets,
+        losses,
+        models,
+        nonlinearities,
+        routings,
+        transforms,
+    ):  # what a page adds goes with the page
         monkeypatch.setattr(registry, "_records", dict(registry._records))
     yield place
     for name in [name for name in sys.modules if name.startswith(PREFIX)]:

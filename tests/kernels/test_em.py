@@ -16,7 +16,7 @@ from torch import Tensor
 from torchcaps.errors import TorchcapsError
 from torchcaps.kernels.dispatch import kernel_choice, use_kernels
 from torchcaps.layers import CapsuleLayer, Capsules, ConvTransform, CoordinateAddition, PositionSharedTransform
-from torchcaps.layers.transforms import Transform
+from torchcaps.layers.transform import Transform
 from torchcaps.routing import create_routing
 
 

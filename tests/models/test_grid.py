@@ -10,6 +10,7 @@ import torch
 from torchcaps.errors import TorchcapsError
 from torchcaps.losses import margin_loss, one_hot
 from torchcaps.models import create_model
+from torchcaps.models.registry import LAYER
 from torchcaps.routing import routings
 
 BODIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -23,7 +24,7 @@ NO_ACTIVATIONS = {"convolutional", "three layers", "per-channel"}
 
 
 def possible(body: str, routing: str) -> bool:
-    if routings.get(routing).needs_activation:
+    if routings.get(routing).build(LAYER).needs_activation:
         return body not in NO_ACTIVATIONS
     return not (body == "per-channel" and routing.startswith("discriminative"))
 

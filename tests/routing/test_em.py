@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.reference import em as reference
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvTransform
-from torchcaps.routing import LayerShape, Routed, create_routing, routings
+from torchcaps.routing import LayerShape, Routed, create_routing
 from torchcaps.routing.em import EMRouting
 
 TRIAL = {"final_lambda": 0.7, "variance_floor": 0.05}  # values at which every term of the procedure matters
@@ -177,11 +177,6 @@ def test_absent_children_have_no_say() -> None:
     all_of_them = route(wide, votes, present, None)
     torch.testing.assert_close(all_of_them.pose, few.pose)
     torch.testing.assert_close(all_of_them.activation, few.activation)
-
-
-def test_records_tell_what_routings_need() -> None:
-    for record in routings:
-        assert record.needs_activation == getattr(record.build, "needs_activation", False), record.name
 
 
 def test_wrong_settings_are_refused_when_built() -> None:

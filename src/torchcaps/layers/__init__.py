@@ -4,11 +4,18 @@ from torchcaps.layers.capsule_layer import CapsuleLayer, CapsuleStack
 from torchcaps.layers.conv_transform import ChannelConvTransform, ConvTransform
 from torchcaps.layers.convolution import Conv2d
 from torchcaps.layers.decoder import Decoder
-from torchcaps.layers.nonlinearities import AffineTanh
+from torchcaps.layers.nonlinearity import AffineTanh, NonlinearityRecord, nonlinearities
 from torchcaps.layers.position_shared import CoordinateAddition, PositionSharedTransform
 from torchcaps.layers.preprocess import MeanImage, Standardize
 from torchcaps.layers.primary import MatrixPrimaryCapsules, PrimaryCapsules
-from torchcaps.layers.transforms import Capsules, DenseTransform, SharedTransform, Transform
+from torchcaps.layers.transform import (
+    Capsules,
+    DenseTransform,
+    SharedTransform,
+    Transform,
+    TransformRecord,
+    transforms,
+)
 
 __all__ = [
     "AffineTanh",
@@ -23,9 +30,13 @@ __all__ = [
     "DenseTransform",
     "MatrixPrimaryCapsules",
     "MeanImage",
+    "NonlinearityRecord",
     "PositionSharedTransform",
     "PrimaryCapsules",
     "SharedTransform",
     "Standardize",
     "Transform",
+    "TransformRecord",
+    "nonlinearities",
+    "transforms",
 ]

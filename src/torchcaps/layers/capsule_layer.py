@@ -1,30 +1,254 @@
-"""A capsule layer: transform, routing, nonlinearity."""
+"""Capsule layers: a transform, a routing and a nonlinearity; and stacks of them."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import cast as cast_type
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from torchcaps.layers.transforms import Capsules, Transform
-from torchcaps.routing.base import Nonlinearity, Routed, Routing
+from torchcaps.layers.conv_transform import ConvTransform
+from torchcaps.layers.nonlinearity import get_nonlinearity
+from torchcaps.layers.transform import Capsules, PoseShape, Transform, transforms
+from torchcaps.routing import Routed, Routing, create_routing
+from torchcaps.routing.base import Nonlinearity
 
-# MERGED Capsule layers one after the other, up to the class capsules.
-MOST_VOTES = 2**24  # numbers in the votes that are made at once where they are not kept; a step needs many times that
+MAX_VOTES = 2**24  # elements of the votes computed at once when they are recomputed in the backward pass
+
+
+class CapsuleLayer(nn.Module):
+    """A capsule layer: child capsules vote for the parents' poses, a routing combines the votes.
+
+    :meth:`dense` and :meth:`conv` build the usual layers from sizes, in the way of ``torch.nn``.
+
+    Args:
+        transform: computes the votes.
+        routing: computes the parents from the votes; built for ``transform.shape``.
+        nonlinearity: applied to the parents' poses.
+
+    Shapes: :class:`Capsules` (B, H, W, N, D) to :class:`Capsules` (B, H', W', J, D').
+    """
+
+    def __init__(self, transform: Transform, routing: Routing, nonlinearity: Nonlinearity) -> None:
+        super().__init__()
+        self.transform, self.routing, self.nonlinearity = transform, routing, nonlinearity
+
+    @classmethod
+    def dense(
+        cls,
+        children: int,
+        child_size: int,
+        parents: int,
+        parent_size: int,
+        *,
+        routing: str | Callable[..., Routing] = "dynamic",
+        routing_options: dict[str, Any] | None = None,
+        transform: str = "dense",
+        nonlinearity: str | Nonlinearity | None = None,
+    ) -> Self:
+        """Build a fully connected layer: every child votes for every parent.
+
+        Args:
+            children: number of child capsules, over all grid cells.
+            child_size: size of a child's pose.
+            parents: number of parent capsules.
+            parent_size: size of a parent's pose.
+            routing: a registered name, or a function of a :class:`LayerShape` such as ``DynamicRouting``.
+            routing_options: settings of the routing, such as ``{"iterations": 2}``.
+            transform: a registered name, ``dense`` or ``shared``.
+            nonlinearity: a registered name or a function; None for ``squash``, or for ``none`` after a routing that
+                gives activations.
+
+        >>> layer = CapsuleLayer.dense(1152, 8, 10, 16, routing="dynamic")
+        >>> layer(Capsules(torch.randn(2, 6, 6, 32, 8))).pose.shape
+        torch.Size([2, 1, 1, 10, 16])
+        """
+        voting = transforms.get(transform).build(children, parents, child_size, parent_size)
+        return cls._build(voting, routing, routing_options, nonlinearity)
+
+    @classmethod
+    def conv(
+        cls,
+        child_grid: tuple[int, int],
+        child_types: int,
+        child_size: int | PoseShape,
+        parents: int,
+        parent_size: int | PoseShape,
+        *,
+        kernel: int,
+        stride: int = 1,
+        routing: str | Callable[..., Routing] = "dynamic",
+        routing_options: dict[str, Any] | None = None,
+        nonlinearity: str | Nonlinearity | None = None,
+    ) -> Self:
+        """Build a convolutional layer: a parent sees the children in its K x K receptive field.
+
+        ``layer.transform.grid`` is the grid of the parents.
+
+        Args:
+            child_grid: height and width of the children's grid.
+            child_types: capsule types in each cell of it.
+            child_size, parent_size: size of a pose vector, transformed by a full matrix; or (rows, columns) of a pose
+                matrix, transformed by a columns x columns matrix.
+            parents: capsule types in each cell of the parents' grid.
+            kernel: K.
+            stride: of the receptive fields; there is no padding.
+            routing, routing_options, nonlinearity: as in :meth:`dense`.
+
+        >>> layer = CapsuleLayer.conv((14, 14), 8, 8, 16, 12, kernel=3, stride=2)
+        >>> layer(Capsules(torch.randn(2, 14, 14, 8, 8))).pose.shape
+        torch.Size([2, 6, 6, 16, 12])
+        """
+        child_pose, parent_pose = ((1, size) if isinstance(size, int) else size for size in (child_size, parent_size))
+        voting = ConvTransform(
+            child_grid,
+            child_types,
+            parents,
+            child_pose=child_pose,
+            parent_pose=parent_pose,
+            kernel=kernel,
+            stride=stride,
+        )
+        return cls._build(voting, routing, routing_options, nonlinearity)
+
+    @classmethod
+    def _build(
+        cls,
+        transform: Transform,
+        routing: str | Callable[..., Routing],
+        options: dict[str, Any] | None,
+        nonlinearity: str | Nonlinearity | None,
+    ) -> Self:
+        shape = replace(transform.shape, activations=True)  # a call without activations is refused if they are needed
+        if isinstance(routing, str):
+            routed = create_routing(routing, shape, **(options or {}))
+        else:
+            routed = routing(shape, **(options or {}))
+        if nonlinearity is None:
+            nonlinearity = "none" if routed.gives_activation else "squash"
+        return cls(transform, routed, get_nonlinearity(nonlinearity))
+
+    def forward(
+        self, capsules: Capsules, couplings: list[Tensor] | None = None, votes: list[Tensor] | None = None
+    ) -> Capsules:
+        """Compute the parents of these capsules.
+
+        Couplings of every iteration are appended to ``couplings``, and the votes to ``votes``, if a list is given.
+        """
+        recording = None if torch.compiler.is_compiling() else _recording.get()
+        if recording is not None:
+            couplings = [] if couplings is None else couplings
+            votes = [] if votes is None and recording.votes else votes
+        grid = self.transform.grid
+        observed = couplings is not None or votes is not None
+        routed = None if observed else self._route_factors(capsules)
+        if routed is None and self.routing.recompute and not observed:
+            routed = self._route_chunks(capsules)
+        elif routed is None:
+            routed = self._route_votes(capsules, couplings, votes)
+        pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
+        activation = None if routed.activation is None else routed.activation.unflatten(1, grid)
+        # Routing returns float32 for children in half precision. Under autocast the next layer expects that.
+        if pose.dtype != capsules.pose.dtype and not torch.is_autocast_enabled(pose.device.type):
+            pose = pose.to(capsules.pose.dtype)
+            activation = None if activation is None else activation.to(pose.dtype)
+        parents = Capsules(pose, activation)
+        if recording is not None:
+            recording.calls.append(LayerCall(self, capsules, parents, couplings or [], votes[0] if votes else None))
+        return parents
+
+    def _route_factors(self, capsules: Capsules) -> Routed | None:
+        """Route without storing votes, if both the transform and the routing support it."""
+        factors = self.transform.factors(capsules)
+        return None if factors is None else self.routing.route_factors(factors, self.nonlinearity)
+
+    def _route_chunks(self, capsules: Capsules) -> Routed:
+        """Route a few images at a time, storing only the children and recomputing the votes in the backward pass."""
+
+        def route(chunk: Capsules) -> tuple[Tensor, Tensor | None]:
+            routed = self._route_votes(chunk, None, None)
+            return routed.pose, routed.activation  # without the couplings
+
+        shape = self.routing.shape
+        images = max(1, MAX_VOTES // (shape.positions * shape.children * shape.parents * shape.size))
+        slices = [slice(start, start + images) for start in range(0, max(1, len(capsules.pose)), images)]
+        active = capsules.activation
+        chunks = [Capsules(capsules.pose[each], None if active is None else active[each]) for each in slices]
+        routed = [checkpoint(route, chunk, use_reentrant=False) for chunk in chunks]
+        present = [activation for _, activation in routed if activation is not None]
+        return Routed(torch.cat([pose for pose, _ in routed]), torch.cat(present) if present else None)
+
+    def _route_votes(
+        self, capsules: Capsules, couplings: list[Tensor] | None, collected: list[Tensor] | None
+    ) -> Routed:
+        activation = None if capsules.activation is None else self.transform.gather(capsules.activation)  # (B, P, I)
+        votes = self.transform(capsules)
+        routed = self.routing(votes, activation, child_index=self.transform.child_index, nonlinearity=self.nonlinearity)
+        if couplings is not None:
+            couplings.extend(routed.couplings)
+        if collected is not None:
+            collected.append(votes)
+        return routed
+
+
+class CapsuleStack(nn.Module):
+    """A sequence of capsule layers, with the updates of routings that learn outside backpropagation."""
+
+    def __init__(self, *layers: CapsuleLayer) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.alternating = any(layer.routing.alternating for layer in layers)
+
+    def forward(self, capsules: Capsules) -> tuple[Capsules, Tensor | None]:
+        """Return the class capsules, and in training the first layer's votes if :meth:`after_step` needs them."""
+        votes: list[Tensor] = []
+        wanted = votes if self.training and self.alternating else None
+        for index, layer in enumerate(self):
+            capsules = layer(capsules, votes=wanted if index == 0 else None)
+        return capsules, votes[0].detach() if votes else None
+
+    def after_step(self, votes: Tensor, targets: Tensor) -> None:
+        """Update the routings by gradient ascent: longer class capsules where targets are 1, shorter where they are 0.
+
+        The layers above the first are small, so they run again from the first layer's votes to get the gradient in
+        the lower layers by the chain rule.
+
+        Shapes: votes (B, P, I, J, D), targets (B, classes).
+        """
+        layers = list(self)
+        layer_votes = [votes.detach().to(torch.promote_types(votes.dtype, torch.float32))]
+        with torch.enable_grad():
+            poses = [_poses(layers[0], layer_votes[0]).detach().requires_grad_()]
+            for below, layer in pairwise(layers):
+                capsules = below.nonlinearity(poses[-1]).unflatten(1, below.transform.grid)
+                weights = next(layer.transform.parameters(), capsules).dtype  # possibly half precision
+                layer_votes.append(layer.transform(Capsules(capsules.to(weights))).to(capsules.dtype))
+                poses.append(_poses(layer, layer_votes[-1]))
+            signs = (2 * targets - 1).unsqueeze(1)  # (B, 1, classes)
+            objective = (signs * poses[-1].square().sum(3)).sum()
+        slopes = torch.autograd.grad(objective, poses)
+        for layer, own_votes, slope in zip(layers, layer_votes, slopes, strict=True):
+            layer.routing.after_step(own_votes.detach(), slope)
+
+    def __iter__(self) -> Iterator[CapsuleLayer]:
+        return iter(cast("list[CapsuleLayer]", self.layers))
+
+
+def _poses(layer: CapsuleLayer, votes: Tensor) -> Tensor:
+    return layer.routing(votes, child_index=layer.transform.child_index, nonlinearity=layer.nonlinearity).pose
 
 
 @dataclass(frozen=True)
 class LayerCall:
-    """One forward pass of a capsule layer, see :func:`record_layers`.
+    """One recorded call of a capsule layer, see :func:`record_layers`.
 
-    Shapes: ``couplings`` one (B, P, I, J) per iteration; ``votes`` (B, P, I, J, D) if they were asked for.
+    Shapes: ``couplings`` one (B, P, I, J) per iteration; ``votes`` (B, P, I, J, D) if they were requested.
     """
 
     layer: CapsuleLayer
@@ -45,7 +269,7 @@ _recording: ContextVar[_Recording | None] = ContextVar("torchcaps_recording", de
 
 @contextlib.contextmanager
 def record_layers(*, votes: bool = False) -> Iterator[list[LayerCall]]:
-    """Record every call of a capsule layer that this thread makes in the block, in order.
+    """Record every capsule layer call that this thread makes inside the block, in order.
 
     Calls from other threads are not recorded, even if they share the model.
 
@@ -58,123 +282,3 @@ def record_layers(*, votes: bool = False) -> Iterator[list[LayerCall]]:
         yield recording.calls
     finally:
         _recording.reset(before)
-
-
-class CapsuleLayer(nn.Module):
-    """Children vote for parents, routing settles who listens to whom, a nonlinearity finishes the poses."""
-
-    def __init__(self, transform: Transform, routing: Routing, nonlinearity: Nonlinearity) -> None:
-        super().__init__()
-        self.transform, self.routing, self.nonlinearity = transform, routing, nonlinearity
-
-    def forward(
-        self, capsules: Capsules, couplings: list[Tensor] | None = None, votes: list[Tensor] | None = None
-    ) -> Capsules:
-        """Parents of these capsules.
-
-        A list given as ``couplings`` receives those of every iteration, one given as ``votes`` the votes.
-        """
-        recording = None if torch.compiler.is_compiling() else _recording.get()
-        if recording is not None:
-            couplings = [] if couplings is None else couplings
-            votes = [] if votes is None and recording.votes else votes
-        grid = self.transform.grid
-        watched = couplings is not None or votes is not None
-        routed = None if watched else self._route_factors(capsules)
-        if routed is None and self.routing.recompute and not watched:
-            routed = self._route_parts(capsules)
-        elif routed is None:
-            routed = self._route_votes(capsules, couplings, votes)
-        pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
-        activation = None if routed.activation is None else routed.activation.unflatten(1, grid)
-        # Routing gives float32 for children in half precision. Under autocast that is what the next layer wants.
-        if pose.dtype != capsules.pose.dtype and not torch.is_autocast_enabled(pose.device.type):
-            pose = pose.to(capsules.pose.dtype)
-            activation = None if activation is None else activation.to(pose.dtype)
-        parents = Capsules(pose, activation)
-        if recording is not None:
-            recording.calls.append(LayerCall(self, capsules, parents, couplings or [], votes[0] if votes else None))
-        return parents
-
-    def _route_factors(self, capsules: Capsules) -> Routed | None:
-        """Without votes ever being stored, where transform and routing allow it."""
-        factors = self.transform.factors(capsules)
-        return None if factors is None else self.routing.route_factors(factors, self.nonlinearity)
-
-    def _route_parts(self, capsules: Capsules) -> Routed:
-        """Some images after the others, of which the children alone are kept, not votes times iterations."""
-
-        def route(part: Capsules) -> tuple[Tensor, Tensor | None]:
-            routed = self._route_votes(part, None, None)
-            return routed.pose, routed.activation  # without the couplings
-
-        shape = self.routing.shape
-        images = max(1, MOST_VOTES // (shape.positions * shape.children * shape.parents * shape.size))
-        some = [slice(start, start + images) for start in range(0, max(1, len(capsules.pose)), images)]
-        active = capsules.activation
-        parts = [Capsules(capsules.pose[each], None if active is None else active[each]) for each in some]
-        routed = [checkpoint(route, part, use_reentrant=False) for part in parts]
-        present = [activation for _, activation in routed if activation is not None]
-        return Routed(torch.cat([pose for pose, _ in routed]), torch.cat(present) if present else None)
-
-    def _route_votes(self, capsules: Capsules, couplings: list[Tensor] | None, votes: list[Tensor] | None) -> Routed:
-        seen = None if capsules.activation is None else self.transform.gather(capsules.activation)  # (B, P, I)
-        cast = self.transform(capsules)
-        routed = self.routing(
-            cast,
-            seen,
-            child_index=self.transform.child_index,
-            nonlinearity=self.nonlinearity,
-        )
-        if couplings is not None:
-            couplings.extend(routed.couplings)
-        if votes is not None:
-            votes.append(cast)
-        return routed
-
-
-class CapsuleStack(nn.Module):
-    """A chain of capsule layers, and what its routings learn outside backpropagation."""
-
-    def __init__(self, *layers: CapsuleLayer) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.alternating = any(layer.routing.alternating for layer in layers)
-
-    def forward(self, capsules: Capsules) -> tuple[Capsules, Tensor | None]:
-        """The class capsules; also the first layer's votes, in training, if :meth:`after_step` has a use for them."""
-        votes: list[Tensor] = []
-        wanted = votes if self.training and self.alternating else None
-        for index, layer in enumerate(self):
-            capsules = layer(capsules, votes=wanted if index == 0 else None)
-        return capsules, votes[0].detach() if votes else None
-
-    def after_step(self, votes: Tensor, targets: Tensor) -> None:
-        """Let the routings climb: longer class capsules where targets are 1, shorter ones where they are 0.
-
-        The first layer's votes are those of the forward pass. What lies above them is small and is run again from
-        there, because the slope in a lower layer follows from the layers above by the chain rule.
-
-        Shapes: votes (B, P, I, J, D), targets (B, classes).
-        """
-        layers = list(self)
-        cast = [votes.detach().to(torch.promote_types(votes.dtype, torch.float32))]
-        with torch.enable_grad():
-            poses = [_poses(layers[0], cast[0]).detach().requires_grad_()]
-            for below, layer in pairwise(layers):
-                capsules = below.nonlinearity(poses[-1]).unflatten(1, below.transform.grid)
-                weights = next(layer.transform.parameters(), capsules).dtype  # maybe in half precision
-                cast.append(layer.transform(Capsules(capsules.to(weights))).to(capsules.dtype))
-                poses.append(_poses(layer, cast[-1]))
-            signs = (2 * targets - 1).unsqueeze(1)  # (B, 1, classes)
-            objective = (signs * poses[-1].square().sum(3)).sum()
-        slopes = torch.autograd.grad(objective, poses)
-        for layer, layer_votes, slope in zip(layers, cast, slopes, strict=True):
-            layer.routing.after_step(layer_votes.detach(), slope)
-
-    def __iter__(self) -> Iterator[CapsuleLayer]:
-        return iter(cast_type("list[CapsuleLayer]", self.layers))
-
-
-def _poses(layer: CapsuleLayer, votes: Tensor) -> Tensor:
-    return layer.routing(votes, child_index=layer.transform.child_index, nonlinearity=layer.nonlinearity).pose

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import VoteFactors
-from torchcaps.layers.transforms import Capsules, PoseShape, Transform, matrix_votes, matrix_weight, weight_by_parent
+from torchcaps.layers.transform import Capsules, PoseShape, Transform, matrix_votes, matrix_weight, weight_by_parent
 from torchcaps.routing.base import LayerShape
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import VoteFactors
-from torchcaps.layers.transforms import Capsules, PoseShape, Transform, matrix_votes, matrix_weight, weight_by_parent
+from torchcaps.layers.transform import Capsules, PoseShape, Transform, matrix_votes, matrix_weight, weight_by_parent
 from torchcaps.routing.base import LayerShape
 
 

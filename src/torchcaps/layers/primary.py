@@ -1,4 +1,4 @@
-"""Primary capsules: from feature maps to the first capsules."""
+"""Primary capsules: from feature maps to the first layer of capsules."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ from torch import Tensor, nn
 
 from torchcaps.functional import safe_norm
 from torchcaps.layers.convolution import Conv2d
-from torchcaps.layers.transforms import Capsules
+from torchcaps.layers.nonlinearity import get_nonlinearity
+from torchcaps.layers.transform import Capsules
 from torchcaps.routing.base import Nonlinearity
 
 
-# MERGED Primary capsules with a pose and an activation of their own.
 class PrimaryCapsules(nn.Module):
-    """A convolution whose channels, place by place, are cut into vectors (sabour2017).
+    """A convolution whose output channels are grouped into vectors (sabour2017).
 
-    One capsule is made of ``size`` CHANNELS at one place, never of neighbouring pixels of one channel.
+    A capsule consists of ``size`` CHANNELS at one grid cell, not of neighboring pixels of one channel.
 
     Args:
-        activated: also give the length of each vector as its activation, for routings that weigh children by it.
+        in_channels: channels of the feature maps.
+        types: capsule types in each grid cell.
+        size: size of a capsule's pose.
+        kernel, stride, padding: of the convolution.
+        nonlinearity: a registered name or a function of the poses.
+        activated: also return the length of each vector as its activation, for routings that need activations.
 
-    Shapes: (B, C, H, W) to pose (B, H', W', types, size), and activation (B, H', W', types) if asked for.
+    Shapes: (B, C, H, W) to pose (B, H', W', types, size), and activation (B, H', W', types) if ``activated``.
+
+    >>> import torch
+    >>> PrimaryCapsules(32, 8, 4, kernel=3, stride=2)(torch.zeros(2, 32, 13, 13)).pose.shape
+    torch.Size([2, 6, 6, 8, 4])
     """
 
     def __init__(
@@ -29,13 +38,14 @@ class PrimaryCapsules(nn.Module):
         size: int,
         *,
         kernel: int,
-        stride: int,
+        stride: int = 1,
         padding: int = 0,
-        nonlinearity: Nonlinearity,
+        nonlinearity: str | Nonlinearity = "squash",
         activated: bool = False,
     ) -> None:
         super().__init__()
-        self.types, self.size, self.nonlinearity, self.activated = types, size, nonlinearity, activated
+        self.types, self.size, self.activated = types, size, activated
+        self.nonlinearity = get_nonlinearity(nonlinearity)
         self.conv = Conv2d(in_channels, types * size, kernel, stride, padding)
 
     def forward(self, features: Tensor) -> Capsules:
@@ -46,16 +56,16 @@ class PrimaryCapsules(nn.Module):
 
 
 class MatrixPrimaryCapsules(nn.Module):
-    r"""A 1x1 convolution to linear poses and logistic activations.
+    r"""A 1x1 convolution that computes linear poses and logistic activations.
 
     Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, section 4.
 
     .. math:: M = W_M x + b_M, \quad a = \mathrm{sigmoid}(w_a \cdot x + b_a)
 
     Args:
-        in_channels: of the feature maps.
-        types: of capsules.
-        size: numbers in a pose, 16 for a 4x4 matrix.
+        in_channels: channels of the feature maps.
+        types: capsule types in each grid cell.
+        size: size of a pose, 16 for a 4x4 matrix.
 
     Shapes: (B, C, H, W) to pose (B, H, W, types, size) and activation (B, H, W, types).
 

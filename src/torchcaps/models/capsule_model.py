@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from torchcaps.errors import unknown_name
-from torchcaps.functional import HALF_PRECISION, exponential_squash, log_odds, safe_norm, squash
+from torchcaps.functional import HALF_PRECISION, log_odds, safe_norm
 from torchcaps.layers import CapsuleStack, Decoder
 from torchcaps.losses import one_hot
 from torchcaps.models.base import Model, Output
-from torchcaps.routing.base import Nonlinearity
 
 DECODERS = ("conditional", "normal", "none")
 
@@ -76,35 +74,10 @@ def unsquashed_length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
     return scores, 2 * scores.clamp_min(1e-12).log()
 
 
-def rectified_exponential_squash(pose: Tensor) -> Tensor:
-    """ReLU, then the exponential squash (chen2019's released configuration)."""
-    return exponential_squash(F.relu(pose))
-
-
-def identity(pose: Tensor) -> Tensor:
-    """No nonlinearity."""
-    return pose
-
-
-# For each name: after the primary capsules, after routing, and how the class capsules are scored.
-NONLINEARITIES: dict[str, tuple[Nonlinearity, Nonlinearity, Scoring]] = {
-    "squash": (squash, squash, length_score),
-    "exponential": (exponential_squash, rectified_exponential_squash, length_score),
-    "none": (identity, identity, unsquashed_length_score),
-}
-
-
-def choose_nonlinearity(name: str) -> tuple[Nonlinearity, Nonlinearity, Scoring]:
-    """The nonlinearities and the score of that name."""
-    if name not in NONLINEARITIES:
-        raise unknown_name("nonlinearity", name, NONLINEARITIES)
-    return NONLINEARITIES[name]
-
-
-def choose_decoder(
+def build_decoder(
     name: str, classes: int, size: int, image_shape: tuple[int, int, int], hidden: tuple[int, int]
 ) -> Decoder | None:
-    """The decoder of that name for class capsules of this size; None for ``none``."""
+    """Build a decoder by name for class capsules of this size; None for ``none``."""
     if name not in DECODERS:
         raise unknown_name("decoder", name, DECODERS)
     if name == "none":

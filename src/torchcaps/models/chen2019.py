@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.functional import exponential_squash
 from torchcaps.layers import (
     CapsuleLayer,
     CapsuleStack,
@@ -25,9 +26,10 @@ from torchcaps.layers import (
     MeanImage,
     PrimaryCapsules,
 )
-from torchcaps.layers.transforms import Transform
+from torchcaps.layers.nonlinearity import rectified_exponential_squash
+from torchcaps.layers.transform import Transform
 from torchcaps.models.base import Model, Output, conv_output_size
-from torchcaps.models.capsule_model import CapsuleModel, choose_decoder, choose_nonlinearity
+from torchcaps.models.capsule_model import CapsuleModel, build_decoder, length_score
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.models.sabour2017 import CapsNet
 from torchcaps.routing import create_routing
@@ -96,7 +98,6 @@ class GCapsNetConv(CapsuleModel):
         hidden: tuple[int, int] = (512, 1024),
         subtract_mean: bool = False,
     ) -> None:
-        after_primary, after_routing, score = choose_nonlinearity("exponential")
         grid, size = _square_grid(image_shape, (9, 1), (9, 2)), pose[0] * pose[1]
         voting = ConvTransform((grid, grid), types, classes, child_pose=pose, parent_pose=pose, kernel=grid)
         routed = create_routing(routing, voting.shape, **(routing_options or {}))
@@ -104,10 +105,10 @@ class GCapsNetConv(CapsuleModel):
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 9), nn.ReLU()),
-            primary=PrimaryCapsules(filters, types, size, kernel=9, stride=2, nonlinearity=after_primary),
-            capsules=CapsuleStack(CapsuleLayer(voting, routed, after_routing)),
-            score=score,
-            decoder=choose_decoder(decoder, classes, size, image_shape, hidden),
+            primary=PrimaryCapsules(filters, types, size, kernel=9, stride=2, nonlinearity=exponential_squash),
+            capsules=CapsuleStack(CapsuleLayer(voting, routed, rectified_exponential_squash)),
+            score=length_score,
+            decoder=build_decoder(decoder, classes, size, image_shape, hidden),
             preprocess=MeanImage(image_shape) if subtract_mean else None,
         )
 
@@ -136,11 +137,10 @@ class GCapsNetMulti(CapsuleModel):
         routing_options: dict[str, Any] | None = None,
         subtract_mean: bool = True,
     ) -> None:
-        after_primary, after_routing, score = choose_nonlinearity("exponential")
         windows = (7, 1), (7, 2), (4, 1), (3, 2)
         first, second, third = (_square_grid(image_shape, *windows[:depth]) for depth in (2, 3, 4))
         vector, matrix = (1, 8), (4, 2)
-        transforms: list[Transform] = [
+        votings: list[Transform] = [
             ConvTransform((first, first), types[0], types[1], child_pose=vector, parent_pose=vector, kernel=4),
             ConvTransform(
                 (second, second), types[1], types[2], child_pose=matrix, parent_pose=matrix, kernel=3, stride=2
@@ -148,16 +148,18 @@ class GCapsNetMulti(CapsuleModel):
             DenseTransform(third**2 * types[2], classes, 8, 8),
         ]
         layers = [
-            CapsuleLayer(voting, create_routing(routing, voting.shape, **(routing_options or {})), after_routing)
-            for voting in transforms
+            CapsuleLayer(
+                voting, create_routing(routing, voting.shape, **(routing_options or {})), rectified_exponential_squash
+            )
+            for voting in votings
         ]
         super().__init__(
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 7), nn.ReLU()),
-            primary=PrimaryCapsules(filters, types[0], 8, kernel=7, stride=2, nonlinearity=after_primary),
+            primary=PrimaryCapsules(filters, types[0], 8, kernel=7, stride=2, nonlinearity=exponential_squash),
             capsules=CapsuleStack(*layers),
-            score=score,
+            score=length_score,
             preprocess=MeanImage(image_shape) if subtract_mean else None,
         )
 

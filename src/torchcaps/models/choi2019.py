@@ -24,7 +24,7 @@ from torchcaps.layers import (
     Conv2d,
     PrimaryCapsules,
 )
-from torchcaps.models.capsule_model import CapsuleModel, choose_decoder
+from torchcaps.models.capsule_model import CapsuleModel, build_decoder
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing
 
@@ -104,7 +104,7 @@ class ARCapsNet(CapsuleModel):
             ),
             capsules=ResidualStack(*stack, dropout=dropout),
             score=normalized_length_score,
-            decoder=choose_decoder(decoder, classes, capsule_size, image_shape, hidden),
+            decoder=build_decoder(decoder, classes, capsule_size, image_shape, hidden),
         )
 
 

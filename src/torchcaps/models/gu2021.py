@@ -17,7 +17,7 @@ from torchcaps.functional import squash
 from torchcaps.layers import Conv2d
 from torchcaps.models.base import Model, Output, conv_output_size
 from torchcaps.models.baselines import ConvNetFC
-from torchcaps.models.capsule_model import choose_decoder, length_score
+from torchcaps.models.capsule_model import build_decoder, length_score
 from torchcaps.models.registry import ModelRecord, Recipe, create_model, models
 from torchcaps.models.sabour2017 import CapsNet
 
@@ -82,7 +82,7 @@ class GroupedUnits(Model):
         hidden: tuple[int, int] = (512, 1024),
     ) -> None:
         height, width = (conv_output_size(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])
-        drawing = choose_decoder(decoder or self.default_decoder, classes, group, image_shape, hidden)
+        drawing = build_decoder(decoder or self.default_decoder, classes, group, image_shape, hidden)
         super().__init__(image_shape, classes, decoder=drawing)
         self.group = group
         self.first = Conv2d(image_shape[0], filters, kernel)

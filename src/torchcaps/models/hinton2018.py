@@ -24,10 +24,11 @@ from torchcaps.layers import (
     Standardize,
     Transform,
 )
+from torchcaps.layers.nonlinearity import identity
 from torchcaps.models.base import Model, Output, conv_output_size
-from torchcaps.models.capsule_model import CapsuleModel, identity, length_score
+from torchcaps.models.capsule_model import CapsuleModel, length_score
 from torchcaps.models.registry import ModelRecord, Recipe, models
-from torchcaps.routing import create_routing, routings
+from torchcaps.routing import create_routing
 
 POSES = {"matrix": (4, 4), "vector": (1, 16)}
 PREPROCESS = {"standardize": Standardize, "none": nn.Identity}
@@ -83,12 +84,12 @@ class MatrixCapsNet(CapsuleModel):
         last: Transform = PositionSharedTransform(second.grid, types[2], classes, **poses)
         if coordinates:
             last = CoordinateAddition(last)
-        gives_activation = routings.get(routing).gives_activation
-        layers = []
-        for transform, activations in ((first, True), (second, gives_activation), (last, gives_activation)):
+        layers, activations = [], True  # the primary capsules have activations
+        for transform in (first, second, last):
             shape = replace(transform.shape, activations=activations)
             routed = create_routing(routing, shape, **(routing_options or {}))
-            layers.append(CapsuleLayer(transform, routed, identity if gives_activation else squash))
+            activations = routed.gives_activation
+            layers.append(CapsuleLayer(transform, routed, identity if activations else squash))
         super().__init__(
             image_shape,
             classes,

@@ -13,16 +13,12 @@ from typing import Any
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.layers import CapsuleLayer, CapsuleStack, Conv2d, DenseTransform, PrimaryCapsules, SharedTransform
+from torchcaps.layers import CapsuleLayer, CapsuleStack, Conv2d, PrimaryCapsules, nonlinearities, transforms
 from torchcaps.models.base import conv_output_size
-from torchcaps.models.capsule_model import CapsuleModel, choose_decoder, choose_nonlinearity
+from torchcaps.models.capsule_model import CapsuleModel, build_decoder, length_score, unsquashed_length_score
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing
 
-TRANSFORMS: dict[str, type[DenseTransform] | type[SharedTransform]] = {
-    "dense": DenseTransform,
-    "shared": SharedTransform,
-}
 # The leak is that of the framework in which yang2021 was written; the paper gives none.
 RECTIFIERS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "leaky-relu": partial(nn.LeakyReLU, 0.2)}
 
@@ -45,10 +41,11 @@ class CapsNet(CapsuleModel):
         primary_size, class_size: numbers in one primary and one class capsule.
         kernel: side of both convolutions.
         rectifier: after the first convolution, ``relu`` or ``leaky-relu``.
-        transform: ``dense``, a matrix for each pair of capsules, or ``shared``, one for each class.
+        transform: name of a registered transform: ``dense``, a matrix for each pair of capsules, or ``shared``, one
+            for each class.
         routing: name of the routing to the class capsules.
         routing_options: its settings, such as ``{"iterations": 2}``.
-        nonlinearity: ``squash``, ``exponential`` (chen2019) or ``none``.
+        nonlinearity: name of a registered nonlinearity: ``squash``, ``exponential`` (chen2019) or ``none``.
         decoder: ``conditional`` draws from one class's capsule, ``normal`` from all, ``none`` not at all.
         hidden: units of the decoder's two hidden layers.
     """
@@ -75,13 +72,11 @@ class CapsNet(CapsuleModel):
             raise TorchcapsError("a CapsNet needs at least 1 filter, type, pose size, kernel pixel and hidden unit")
         if rectifier not in RECTIFIERS:
             raise unknown_name("rectifier", rectifier, RECTIFIERS)
-        if transform not in TRANSFORMS:
-            raise unknown_name("transform", transform, TRANSFORMS)
         height, width = (conv_output_size(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])
-        after_primary, after_routing, score = choose_nonlinearity(nonlinearity)
-        voting = TRANSFORMS[transform](height * width * types, classes, primary_size, class_size)
+        squashing = nonlinearities.get(nonlinearity)
+        voting = transforms.get(transform).build(height * width * types, classes, primary_size, class_size)
         # A squashed capsule's length is how present it is, which is what an activation means.
-        shape = replace(voting.shape, activations=nonlinearity != "none")
+        shape = replace(voting.shape, activations=squashing.bounded)
         routed = create_routing(routing, shape, **SCALED.get(routing, {}) | (routing_options or {}))
         super().__init__(
             image_shape,
@@ -93,12 +88,12 @@ class CapsNet(CapsuleModel):
                 primary_size,
                 kernel=kernel,
                 stride=2,
-                nonlinearity=after_primary,
+                nonlinearity=squashing.primary or squashing.function,
                 activated=routed.needs_activation,
             ),
-            capsules=CapsuleStack(CapsuleLayer(voting, routed, after_routing)),
-            score=score,
-            decoder=choose_decoder(decoder, classes, class_size, image_shape, hidden),
+            capsules=CapsuleStack(CapsuleLayer(voting, routed, squashing.function)),
+            score=length_score if squashing.bounded else unsquashed_length_score,
+            decoder=build_decoder(decoder, classes, class_size, image_shape, hidden),
         )
 
 

@@ -67,9 +67,10 @@ class Routing(nn.Module, ABC):
         child_index: (P, I), the child in each slot; None in a fully connected layer.
         nonlinearity: the layer's nonlinearity, which iterative routings also apply between iterations.
 
-    Set ``needs_activation`` if children must have an activation. A routing that learns outside backpropagation sets
-    ``alternating`` and implements ``after_step``. With ``recompute``, votes are recomputed during the backward pass
-    instead of being stored; then the images of a batch must not influence each other.
+    Set ``needs_activation`` if children must have an activation, and ``gives_activation`` if parents get one. A
+    routing that learns outside backpropagation sets ``alternating`` and implements ``after_step``. With ``recompute``,
+    votes are recomputed during the backward pass instead of being stored; then the images of a batch must not
+    influence each other.
 
     >>> from torchcaps.routing import DynamicRouting
     >>> routing = DynamicRouting(LayerShape(positions=1, children=6, parents=3, size=4))
@@ -79,6 +80,7 @@ class Routing(nn.Module, ABC):
 
     alternating: ClassVar[bool] = False
     needs_activation: ClassVar[bool] = False
+    gives_activation: ClassVar[bool] = False
     recompute: bool = False
 
     def __init__(self, shape: LayerShape) -> None:
@@ -158,8 +160,6 @@ class RoutingRecord:
     paper: str
     build: Callable[..., Routing]
     iterative: bool = False
-    needs_activation: bool = False
-    gives_activation: bool = False
     any_child_order: bool = False  # permuting the children changes nothing
     any_parent_order: bool = False  # permuting the parents permutes the result and changes nothing else
     needs: str = ""  # what the layer or the training loop must provide, in a few words

@@ -62,6 +62,7 @@ class EMRouting(Routing):
     """
 
     needs_activation = True
+    gives_activation = True
 
     def __init__(
         self,
@@ -173,8 +174,6 @@ routings.add(
         paper="hinton2018",
         build=EMRouting,
         iterative=True,
-        needs_activation=True,
-        gives_activation=True,
         any_child_order=True,
         any_parent_order=True,
         needs="children with activations",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.functional import VoteFactors
+from torchcaps.registry import Registry
 from torchcaps.routing.base import LayerShape
 
 
@@ -109,6 +112,23 @@ class SharedTransform(Transform):
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}"
+
+
+@dataclass(frozen=True)
+class TransformRecord:
+    """A fully connected transform by name. ``build`` takes (children, parents, child_size, parent_size)."""
+
+    name: str
+    description: str
+    paper: str
+    build: Callable[[int, int, int, int], Transform]
+
+
+transforms: Registry[TransformRecord] = Registry("transform")
+"""All fully connected transforms by name."""
+
+transforms.add(TransformRecord("dense", "a matrix for each pair of child and parent", "sabour2017", DenseTransform))
+transforms.add(TransformRecord("shared", "one matrix per parent for all children", "gu2021", SharedTransform))
 
 
 PoseShape = tuple[int, int]

@@ -1,0 +1,100 @@
+r"""Nonlinearities of capsule poses, and a registry of their records.
+
+Choi, Seo, Im, Kang: Attention Routing Between Capsules, 2019, https://arxiv.org/abs/1907.01750, section 3.2:
+
+.. math:: u_n = \tanh(A_n s_n + a_n)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from torchcaps.functional import exponential_squash, squash
+from torchcaps.registry import Registry
+from torchcaps.routing.base import Nonlinearity
+
+
+@dataclass(frozen=True)
+class NonlinearityRecord:
+    """A nonlinearity by name.
+
+    Args:
+        name: as in ``create_model("capsnet", nonlinearity=name)``.
+        description: one line.
+        paper: key of the paper, or ``yours``.
+        function: applied to the poses (..., D) of a capsule layer.
+        primary: applied to the primary capsules; None for the same function.
+        bounded: whether lengths stay below 1, so that a length is a probability.
+    """
+
+    name: str
+    description: str
+    paper: str
+    function: Nonlinearity
+    primary: Nonlinearity | None = None
+    bounded: bool = True
+
+
+nonlinearities: Registry[NonlinearityRecord] = Registry("nonlinearity")
+"""All nonlinearities by name."""
+
+
+def get_nonlinearity(nonlinearity: str | Nonlinearity) -> Nonlinearity:
+    """Return the function of a registered name; a function is returned as it is."""
+    return nonlinearities.get(nonlinearity).function if isinstance(nonlinearity, str) else nonlinearity
+
+
+def identity(pose: Tensor) -> Tensor:
+    """Return the pose unchanged."""
+    return pose
+
+
+def rectified_exponential_squash(pose: Tensor) -> Tensor:
+    """ReLU, then the exponential squash, as in the configuration that chen2019 released."""
+    return exponential_squash(F.relu(pose))
+
+
+class AffineTanh(nn.Module):
+    """An affine map for each capsule type, then tanh (choi2019).
+
+    It has parameters, and it does not keep a capsule's direction.
+
+    Shapes: (..., types, size) to the same.
+
+    >>> sum(parameter.numel() for parameter in AffineTanh(8, 16).parameters())
+    2176
+    """
+
+    def __init__(self, types: int, size: int) -> None:
+        super().__init__()
+        bound = (3 / size) ** 0.5
+        self.weight = nn.Parameter(nn.init.uniform_(torch.empty(types, size, size), -bound, bound))
+        self.bias = nn.Parameter(torch.zeros(types, size))
+
+    def forward(self, pose: Tensor) -> Tensor:
+        types, size = self.bias.shape
+        rows = pose.reshape(-1, types, size).transpose(0, 1)  # (types, rows, D)
+        # A routing computes in float32 and may call this while the parameters are in half precision.
+        bias, weight = self.bias.to(pose.dtype), self.weight.to(pose.dtype)
+        mapped = torch.baddbmm(bias.unsqueeze(1), rows, weight).transpose(0, 1)
+        return mapped.reshape(pose.shape).tanh()
+
+    def extra_repr(self) -> str:
+        return f"types={self.bias.shape[0]}, size={self.bias.shape[1]}"
+
+
+nonlinearities.add(NonlinearityRecord("squash", "length |s|^2 / (1 + |s|^2)", "sabour2017", squash))
+nonlinearities.add(
+    NonlinearityRecord(
+        name="exponential",
+        description="length 1 - exp(-|s|), after ReLU in capsule layers",
+        paper="chen2019",
+        function=rectified_exponential_squash,
+        primary=exponential_squash,
+    )
+)
+nonlinearities.add(NonlinearityRecord("none", "no nonlinearity", "gu2021", identity, bounded=False))
