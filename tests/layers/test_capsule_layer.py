@@ -104,9 +104,8 @@ def test_layers_from_sizes(routing: str) -> None:
 
 
 def test_layers_from_sizes_take_classes_functions_and_settings() -> None:
-    layer = CapsuleLayer.dense(
-        6, 4, 3, 5, routing=DynamicRouting, routing_options={"iterations": 2}, transform="shared"
-    )
+    options = {"iterations": 2}
+    layer = CapsuleLayer.dense(6, 4, 3, 5, routing=DynamicRouting, routing_options=options, transform="shared")
     assert layer.routing.iterations == 2
     assert isinstance(layer.transform, SharedTransform)
     assert CapsuleLayer.dense(6, 4, 3, 5, nonlinearity=torch.tanh).nonlinearity is torch.tanh
