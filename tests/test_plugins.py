@@ -28,7 +28,7 @@ SQUASH = EXAMPLE.with_name("my_squash.py")
 @pytest.fixture(autouse=True)
 def remove_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Remove what a test's plugins register."""
-    for registry in (nonlinearities, routings):
+    for registry in (attacks, nonlinearities, routings):
         monkeypatch.setattr(registry, "_records", dict(registry._records))
     yield
     for name in [name for name in sys.modules if name.startswith(PREFIX)]:
