@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchcaps.prediction import predict
     from torchcaps.pretrained import list_pretrained
     from torchcaps.pretrained.hub import from_pretrained, push_to_hub, save_pretrained
-    from torchcaps.train import load
+    from torchcaps.train import fit, load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "create_model",
     "data",
     "export_model",
+    "fit",
     "from_pretrained",
     "functional",
     "layers",
@@ -53,6 +54,7 @@ _FUNCTIONS = {
     "Output": "torchcaps.models",
     "create_model": "torchcaps.models",
     "export_model": "torchcaps.export",
+    "fit": "torchcaps.train",
     "from_pretrained": "torchcaps.pretrained.hub",
     "list_models": "torchcaps.models",
     "list_pretrained": "torchcaps.pretrained.cards",

@@ -139,17 +139,17 @@ def test_importing_the_package_does_not_import_torch() -> None:
         (["train", "capsnet", "--data", "mnits"], "dataset 'mnits' is unknown: did you mean 'mnist'?"),
         (["train", "capsnet", "--epoch", "3"], "No such option: --epoch"),
         (["trian"], "No such command 'trian'"),
-        (["train"], "no model was named"),
+        (["train"], "no model was given"),
         (["train", *TINY_CAPSNET, "--set", "kernel=20"], "images of 28 pixels are too small"),
         (["train", *TINY_CAPSNET, "--set", "routing"], "should be written NAME=VALUE"),
         (["train", *TINY_CAPSNET, "--set", "channels=3"], "setting of capsnet 'channels' is unknown"),
         (["train", *TINY_CAPSNET, "--out", "/proc/nowhere"], "cannot write /proc/nowhere"),
-        (["train", *TINY_CAPSNET, "--out", "full"], "full is not empty: name another folder"),
-        (["train", "--resume", "nowhere"], "nowhere is not a folder, so it is not a run"),
+        (["train", *TINY_CAPSNET, "--out", "full"], "full is not empty: choose another directory"),
+        (["train", "--resume", "nowhere"], "nowhere is not a directory, so it is not a run"),
         (["train", "--resume", "full"], "full has no config.yaml, so it is not a run"),
         (["train", "--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
         (["train", "--config", "wrong.yaml"], "setting 'epcohs' is unknown: did you mean 'epochs'?"),
-        (["evaluate", "nowhere"], "nowhere is not a folder, so it is not a run"),
+        (["evaluate", "nowhere"], "nowhere is not a directory, so it is not a run"),
         (["compare", "capsnet", "capsnet"], "a model is named twice"),
         (["compare", "capsnet", "convnet-afg"], "did you mean 'convnet-avg'?"),
     ],
@@ -183,7 +183,7 @@ def test_a_damaged_checkpoint_is_refused(torchcaps_command: Command, tmp_path: P
     for arguments in (["evaluate", "run"], ["train", "--resume", "run"]):
         done = torchcaps_command(*arguments)
         assert done.returncode == 2
-        assert "damaged or cut short" in " ".join(done.stderr.split())
+        assert "damaged or truncated" in " ".join(done.stderr.split())
 
 
 def run_unread(*arguments: str, folder: Path, errors: int | None = None) -> subprocess.CompletedProcess[str]:

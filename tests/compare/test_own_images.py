@@ -97,7 +97,7 @@ def test_training_says_the_same(run: Run, photos: Path) -> None:  # noqa: F811
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["compare"], "no model was named"),
+        (["compare"], "no model was given"),
         (["compare", "capsnet", "--images", "photos", "--data", "mnist"], "both name what to train on"),
         (["compare", "--images", "nowhere"], "nowhere is no folder and no CSV file"),
         (["train", "capsnet", "--images", "photos", "--data", "mnist"], "both name what to train on"),

@@ -22,7 +22,7 @@ def learn(record: DatasetRecord, images: ImageSet, steps: int = 8) -> None:
     channels, size, _ = record.input_shape
     model = create_model("capsnet", size="laptop", image_size=size, channels=channels, classes=len(record.class_names))
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    optimiser = torch.optim.Adam(model.parameters(), lr=2e-4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-4)
     augment, generator = Augmentation(record.augmentation), torch.Generator().manual_seed(0)
     losses = []
     first = images.batch(torch.arange(16))
@@ -30,9 +30,9 @@ def learn(record: DatasetRecord, images: ImageSet, steps: int = 8) -> None:
         scores = model(augment(first.images, generator)).scores
         wanted = torch.zeros_like(scores).scatter(1, first.labels.reshape(len(scores), -1), 1.0)
         loss = F.mse_loss(scores, wanted)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     assert all(torch.isfinite(torch.tensor(losses)))
     assert min(losses[1:]) < losses[0]

@@ -67,7 +67,7 @@ def test_maps_and_parameters_have_the_papers_shapes() -> None:
     assert (SIZES["paper"].learning_rate, SIZES["paper"].beta1, SIZES["paper"].train_images) == (2e-4, 0.5, None)
 
 
-def test_a_step_is_that_of_two_networks_with_an_optimiser_each() -> None:
+def test_a_step_is_that_of_two_networks_with_an_optimizer_each() -> None:
     batch = load_dataset("glyphs", "train").batch(torch.arange(6))
     torch.manual_seed(1)
     gan = ACGAN()

@@ -85,7 +85,7 @@ def test_a_failed_check_is_named_in_the_table_and_below_it() -> None:
         ({"logits": "atan"}, "logits 'atan' is unknown: did you mean 'atanh'?"),
         ({"epsilons": (8.0,)}, r"epsilon is in pixels of \[0, 1\], got 8.0"),
         ({"images": 0}, "at least 1 image is needed, got 0"),
-        ({"source": Path("nowhere")}, "nowhere is not a folder, so it is not a run"),
+        ({"source": Path("nowhere")}, "nowhere is not a directory, so it is not a run"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_measured(wanted: dict[str, Any], message: str) -> None:

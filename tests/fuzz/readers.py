@@ -58,7 +58,7 @@ from torchcaps.reproduce.tables import build_table
 from torchcaps.train import config as run_config
 from torchcaps.train import load, open_run, read_metrics, read_settings, read_validation_metrics
 from torchcaps.train.checkpoint import load_checkpoint, load_weights
-from torchcaps.train.config import check
+from torchcaps.train.config import validate_config
 
 Read = Callable[[Path], object]
 
@@ -159,7 +159,7 @@ def read_cell(path: Path) -> object:
 
 
 def read_checked(path: Path) -> object:
-    return check(read_settings(path))
+    return validate_config(read_settings(path))
 
 
 def read_packed(path: Path) -> object:
@@ -196,7 +196,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "checkpoint": Reader("c.safetensors", checkpoint, lambda path: load_checkpoint(path, *small_model())),
             "kept tensors": Reader("k.safetensors", checkpoint, read_kept),
             "settings": Reader(
-                "s.yaml", CONFIG.model_dump_json().encode(), lambda p: check(read_settings(p)), text=True
+                "s.yaml", CONFIG.model_dump_json().encode(), lambda p: validate_config(read_settings(p)), text=True
             ),
             "settings of a run": Reader(
                 "config.yaml", yaml.safe_dump(CONFIG.model_dump(mode="json")).encode(), read_run, text=True

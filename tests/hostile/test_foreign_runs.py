@@ -369,7 +369,7 @@ def test_details_that_cannot_be_drawn(tmp_path: Path, details: dict[str, Any]) -
 def test_claims_of_a_whole_file_are_refused_by_their_sum(run: RunFolder, little_memory: None) -> None:
     names = [f"model.{name}" for name in load_file(run.best)]
     claim(run.best, {name: [1 << 28] for name in names[:6]}, sparse=True)  # six gigabytes of nothing
-    refused(lambda: load(run.path), "does not fit this model|damaged or cut short")
+    refused(lambda: load(run.path), "does not fit this model|damaged or truncated")
 
 
 def test_counters_beyond_the_end_of_a_run_end_it(tmp_path: Path) -> None:

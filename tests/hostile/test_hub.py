@@ -134,8 +134,8 @@ Change = Callable[[dict[str, Any]], object]
         (lambda config: config.update(auto_map={"AutoModel": "evil.py"}), "setting 'auto_map' is unknown"),
         (lambda config: config.update(model="../../evil"), r"model '\.\./\.\./evil' is unknown"),
         (lambda config: config.update(model=["capsnet"]), "setting 'model' is"),
-        (lambda config: config.update(options={"filters": 10**9}), "bytes of weights: refused|cannot be built"),
-        (lambda config: config.update(image_shape=[1, 10**9, 10**9]), "bytes of weights: refused|cannot be built"),
+        (lambda config: config.update(options={"filters": 10**9}), "bytes of weights|cannot be built"),
+        (lambda config: config.update(image_shape=[1, 10**9, 10**9]), "bytes of weights|cannot be built"),
         (lambda config: config.update(class_names=["a"]), "setting 'class_names' is"),
         (lambda config: config.update(options={"__class__": "x"}), "'__class__' is unknown"),
     ],
@@ -164,8 +164,8 @@ def test_weights_that_do_not_fit(folder: Path) -> None:
         with pytest.raises(TorchcapsError, match="does not fit this model"):
             torchcaps.from_pretrained(folder)
     claim(folder / WEIGHTS, {each: [1 << 38] for each in tensors}, sparse=False)
-    with pytest.raises(TorchcapsError, match="damaged or cut short"):
+    with pytest.raises(TorchcapsError, match="damaged or truncated"):
         torchcaps.from_pretrained(folder)
     save_file({**tensors, name: torch.full_like(tensors[name], torch.nan)}, folder / WEIGHTS)
-    with pytest.raises(TorchcapsError, match="no finite numbers"):
+    with pytest.raises(TorchcapsError, match="NaN or infinite values"):
         torchcaps.from_pretrained(folder)

@@ -114,7 +114,7 @@ def test_a_run_whose_folders_are_links_is_not_written_to(tmp_path: Path) -> None
     run = new_run(resolve(model="tiny", data="glyphs", train_images=50, epochs=1, device="cpu"), tmp_path / "run")
     (tmp_path / "home").mkdir()
     (run.path / "checkpoints").symlink_to(tmp_path / "home")
-    with pytest.raises(TorchcapsError, match="leads out of the run's folder"):
+    with pytest.raises(TorchcapsError, match="leads out of the run directory"):
         fit_run(run)
     assert everything_in(tmp_path / "home") == set()
 
@@ -163,7 +163,7 @@ def test_no_command_writes_through_a_link_in_a_run(
         main()
     assert everything_in(tmp_path / "home") == before
     assert stopped.value.code == 2
-    assert f"{name} leads out of the run's folder" in " ".join(capsys.readouterr().err.split())
+    assert f"{name} leads out of the run directory" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("command", ["explain", "evaluation", "export", "clean"])

@@ -83,7 +83,7 @@ def test_a_zip_of_pickles_is_no_wheel(tmp_path: Path) -> None:
         archive.writestr("package/inside.bin", pickle.dumps(Program(tmp_path / "ran")))
     reader = readers(tmp_path)["zip"]
     (tmp_path / reader.file).write_bytes(stream.getvalue())
-    with pytest.raises(TorchcapsError, match="cut short"):
+    with pytest.raises(TorchcapsError, match="truncated"):
         reader.read(tmp_path / reader.file)
     assert not (tmp_path / "ran").exists()
 

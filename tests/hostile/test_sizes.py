@@ -58,25 +58,25 @@ def claim(path: Path, tensors: dict[str, list[int]], *, sparse: bool, metadata: 
 )
 def test_weights_that_claim_a_terabyte(tmp_path: Path, tensors: dict[str, list[int]], sparse: bool) -> None:
     path = claim(tmp_path / "x.safetensors", tensors, sparse=sparse)
-    with pytest.raises(TorchcapsError, match=r"does not fit this model|damaged or cut short"):
+    with pytest.raises(TorchcapsError, match=r"does not fit this model|damaged or truncated"):
         load_weights(path, nn.Linear(3, 2))
 
 
 @pytest.mark.parametrize("claimed", [TERABYTE, 4 << 30])  # more than can be mapped; more than may be read
-def test_an_optimiser_that_claims_much(tmp_path: Path, claimed: int) -> None:
+def test_an_optimizer_that_claims_much(tmp_path: Path, claimed: int) -> None:
     tensors = {"model.weight": [2, 3], "model.bias": [2], "optimizer.0.exp_avg": [claimed // 4]}
     path = claim(tmp_path / "x.safetensors", tensors, sparse=True, metadata={"progress": "{}"})
-    with pytest.raises(TorchcapsError, match=r"does not fit this optimiser|damaged or cut short"):
+    with pytest.raises(TorchcapsError, match=r"does not fit this optimizer|damaged or truncated"):
         load_checkpoint(path, *small_model())
 
 
 @pytest.mark.parametrize(
     "state", ["optimizer.0.evil", "optimizer.7.exp_avg", "optimizer.99999999999999.x", "optimizer."]
 )
-def test_an_optimiser_with_a_state_that_nobody_wrote(tmp_path: Path, state: str) -> None:
+def test_an_optimizer_with_a_state_that_nobody_wrote(tmp_path: Path, state: str) -> None:
     tensors = {"model.weight": [2, 3], "model.bias": [2], state: [2, 3]}
     path = claim(tmp_path / "x.safetensors", tensors, sparse=True, metadata={"progress": "{}"})
-    with pytest.raises(TorchcapsError, match="does not fit this optimiser"):
+    with pytest.raises(TorchcapsError, match="does not fit this optimizer"):
         load_checkpoint(path, *small_model())
 
 
@@ -84,7 +84,7 @@ def test_an_optimiser_with_a_state_that_nobody_wrote(tmp_path: Path, state: str)
 def test_a_header_that_claims_to_be_huge(tmp_path: Path, length: int) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(struct.pack("<Q", length) + b"{}")
-    with pytest.raises(TorchcapsError, match="damaged or cut short"):
+    with pytest.raises(TorchcapsError, match="damaged or truncated"):
         load_weights(path, nn.Linear(3, 2))
 
 

@@ -96,7 +96,7 @@ def test_l1_leaves_zero_alone_and_shrinks_the_rest() -> None:
     torch.testing.assert_close(routing.couplings.flatten(), torch.tensor([0.0, 0.49, -0.49]))
 
 
-def test_couplings_are_saved_and_never_reached_by_the_optimiser() -> None:
+def test_couplings_are_saved_and_never_reached_by_the_optimizer() -> None:
     model = create_model("capsnet-l1", size="laptop")
     names = {name for name, _ in model.named_parameters()}
     (saved,) = [name for name in model.state_dict() if name.endswith("routing.couplings")]

@@ -49,7 +49,7 @@ def test_a_checkpoint_cut_short_is_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in range(0, len(whole), 97):
         path.write_bytes(whole[:length])
-        with pytest.raises(TorchcapsError, match="damaged or cut short"):
+        with pytest.raises(TorchcapsError, match="damaged or truncated"):
             load_weights(path, model)
 
 
@@ -70,7 +70,7 @@ class Bomb:
 def test_a_pickle_is_never_executed(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(TorchcapsError, match="damaged or cut short"):
+    with pytest.raises(TorchcapsError, match="damaged or truncated"):
         load_weights(path, nn.Linear(2, 2))
 
 

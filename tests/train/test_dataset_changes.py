@@ -131,7 +131,7 @@ def test_changed_pixels_are_told(photos: Path, caplog: pytest.LogCaptureFixture)
     draw(photos / "cat" / "3.png", 99)
     forget()
     evaluate_run(run)
-    assert "pixels of its pictures are not those that it was trained on" in caplog.text
+    assert "the pixels of its images have changed" in caplog.text
 
 
 def test_the_same_pictures_are_taken_without_a_word(photos: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -159,7 +159,7 @@ def test_torchrun_and_its_messages(tmp_path: Path) -> None:
     said, _ = workers[1].communicate(timeout=20)
     assert time.monotonic() - began < 5
     assert workers[1].returncode == processes.LOST
-    assert "process 2 of 2 lost the connection to another one" in said
+    assert "process 2 of 2 lost the connection to another process" in said
     workers[0].communicate()
 
 

@@ -36,7 +36,7 @@ def test_a_beginning_is_taken_over(tmp_path: Path, files: list[str]) -> None:
 @pytest.mark.parametrize("name", ["notes.txt", "environment.json", ".config.yaml.tmp", "checkpoints/last.safetensors"])
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path, name: str) -> None:
     write_text(tmp_path / "compared" / "tiny-seed0" / name, '{"mine": 1}')
-    with pytest.raises(TorchcapsError, match=r"is not empty: name another folder$"):
+    with pytest.raises(TorchcapsError, match=r"is not empty: choose another directory$"):
         new_run(CONFIG, tmp_path / "compared" / "tiny-seed0")
     with pytest.raises(TorchcapsError, match=r"has no config\.yaml"):
         run_comparison([ComparisonRun("tiny", CONFIG)], tmp_path / "compared", robustness=False)

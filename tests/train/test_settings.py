@@ -13,7 +13,7 @@ from torchcaps.train.sampler import batch_indices, epoch_permutation, steps_per_
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "no model was named"),
+        ({}, "no model was given"),
         ({"model": "capsnett"}, "model 'capsnett' is unknown: did you mean 'capsnet'"),
         ({"model": "capsnet", "data": "mnits"}, "dataset 'mnits' is unknown: did you mean 'mnist'"),
         ({"model": "capsnet", "epoch": 3}, "setting 'epoch' is unknown: did you mean 'epochs'"),
@@ -21,6 +21,7 @@ from torchcaps.train.sampler import batch_indices, epoch_permutation, steps_per_
         ({"model": "capsnet", "epochs": "many"}, "setting 'epochs' is 'many'"),
         ({"model": "capsnet", "size": "huge"}, "setting 'size' is 'huge'.*'paper' or 'laptop'"),
         ({"model": "capsnet", "loss": "margn"}, "loss 'margn' is unknown: did you mean 'margin'"),
+        ({"model": "capsnet", "optimizer": "adem"}, "optimizer 'adem' is unknown: did you mean 'adam'"),
         ({"model": "capsnet", "schedule": "step:0.5"}, "should be written as step:FACTOR:EVERY"),
         ({"model": "capsnet", "augmentation": "shift"}, "shift=NUMBER"),
         ({"model": "capsnet", "learning_rate": float("nan")}, "setting 'learning_rate' is nan"),
@@ -66,7 +67,7 @@ def test_an_epoch_sees_every_image_once() -> None:
 
 
 def test_an_epoch_of_an_endless_set_sees_every_image_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "LARGEST_LIST", 10)
+    monkeypatch.setattr(sampler, "MOST_PERMUTED", 10)
     for count in (100, 101, 96):
         seen = [i for step in range(steps_per_epoch(count, 7)) for i in batch_indices(count, 7, 3, step).tolist()]
         assert sorted(seen) == list(range(count))
@@ -74,6 +75,6 @@ def test_an_epoch_of_an_endless_set_sees_every_image_once(monkeypatch: pytest.Mo
 
 
 def test_a_loss_for_one_label_is_refused_for_two() -> None:
-    with pytest.raises(TorchcapsError, match="knows one label per image, but multimnist has 2: use 'margin' or 'bce'"):
+    with pytest.raises(TorchcapsError, match="takes one label per image, but multimnist has 2: use 'margin' or 'bce'"):
         resolve(model="convnet-avg", data="multimnist", loss="cross-entropy")
     assert resolve(model="convnet-avg", data="multimnist").loss == "bce"

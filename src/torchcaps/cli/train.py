@@ -71,17 +71,17 @@ def train(
             raise TorchcapsError(
                 f"a resumed run keeps its settings: leave out {', '.join(kept) or '--config and --set'}"
             )
-        run = change_devices(open_run(resume), **given)
+        run, splits = change_devices(open_run(resume), **given), None
     else:
         settings = resolve(**s.merge(config, options, flags))
         s.introduce(settings.data, quiet=json)
-        settings.build_model()  # what cannot be built or fetched should fail before a folder is made
-        training_splits(settings)
+        settings.check_model()  # a model or dataset that does not work should fail before a directory is created
+        splits = training_splits(settings)
         run = new_run(settings, out or new_run_path(runs, settings))
         if is_main_process():
             s.write_sheet(settings.data, run.output("pictures.png"), quiet=json)
     with console.resumable(f"torchcaps train --resume {run.path}"):
-        fit_run(run)
+        fit_run(run, splits=splits)
     if not is_main_process():
         return
     result = evaluate_run(run)

@@ -21,7 +21,7 @@ from torchcaps.evaluate.clean import reached_target
 from torchcaps.evaluate.viewpoint import FAMILIAR
 from torchcaps.files import write_json
 from torchcaps.train import RunConfig, RunFolder
-from torchcaps.train.run_folder import Count, Recorded, Share, read_recorded
+from torchcaps.train.records import Count, JsonRecord, Share, read_record
 
 AFFINE_IMAGES, ATTACK_IMAGES = 200, 100  # of the test set
 ATTACKS = ("fgsm", "bim")
@@ -29,14 +29,14 @@ EPSILONS = slice(2, 5)  # of the default ones; larger ones, because attacks that
 SHOWN = 0  # index of the epsilon in the table
 
 
-class Curve(Recorded):
+class Curve(JsonRecord):
     """Accuracy against the strength of one affine factor."""
 
     strength: list[Annotated[float, Field(ge=-1000, le=1000)]] = Field(min_length=STEPS, max_length=STEPS)
     accuracy: list[Share] = Field(min_length=STEPS, max_length=STEPS)
 
 
-class AffineRecord(Recorded):
+class AffineRecord(JsonRecord):
     about: str
     images: Count
     accuracy: Share
@@ -49,32 +49,32 @@ class AffineRecord(Recorded):
         return self
 
 
-class ViewpointRecord(Recorded):
+class ViewpointRecord(JsonRecord):
     familiar_error: Share
 
 
-class OverlapRecord(Recorded):
+class OverlapRecord(JsonRecord):
     drawing_error: Annotated[float, Field(ge=0, le=1e6)] | None
 
 
-class TestRecords(Recorded):
+class TestRecords(JsonRecord):
     affnist: AffineRecord | None = None
     viewpoint: ViewpointRecord | None = None
     multimnist: OverlapRecord | None = None
 
 
-class AttackRow(Recorded):
+class AttackRow(JsonRecord):
     attack: str
     epsilon: Annotated[float, Field(ge=0, le=1000)]
     accuracy: Share
 
 
-class SanityWarning(Recorded):
+class SanityWarning(JsonRecord):
     name: str
     message: str
 
 
-class AttackRecord(Recorded):
+class AttackRecord(JsonRecord):
     images: Count
     clean_accuracy: Share
     norm: str
@@ -90,7 +90,7 @@ class AttackRecord(Recorded):
         return self
 
 
-class Robustness(Recorded):
+class Robustness(JsonRecord):
     """The part of robustness.json that tables and figures read."""
 
     tests: TestRecords
@@ -101,7 +101,7 @@ def quick_robustness(run: RunFolder) -> dict[str, Any]:
     """Run the robustness tests that suit the run's dataset, or read their result from the run directory."""
     target = run.output("robustness.json")
     if target.is_file():
-        return read_recorded(Robustness, target)
+        return read_record(Robustness, target)
     found: dict[str, Any] = {}
     for request in _requests(run.config()):
         more = evaluate_robustness(run, request)

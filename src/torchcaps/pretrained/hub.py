@@ -16,7 +16,7 @@ from torchcaps.pretrained.loading import TrainedModel, describe_input, file_hash
 from torchcaps.pretrained.model_card import model_card
 from torchcaps.train import RunConfig
 from torchcaps.train.checkpoint import save_weights
-from torchcaps.train.config import MOST_WEIGHTS, check
+from torchcaps.train.config import MOST_WEIGHTS, validate_config
 from torchcaps.train.run_folder import load_model
 
 __all__ = ["from_folder", "from_pretrained", "push_to_hub", "save_pretrained"]
@@ -44,7 +44,7 @@ def read_config(folder: Path) -> RunConfig:
     values: Any = read_json(path)
     if not isinstance(values, dict) or values.get("library_name") != LIBRARY:
         raise TorchcapsError(f"{path} does not describe a torchcaps model: its library_name should be '{LIBRARY}'")
-    return check({key: value for key, value in values.items() if key not in ABOUT})
+    return validate_config({key: value for key, value in values.items() if key not in ABOUT})
 
 
 def checked_file(folder: Path, name: str) -> Path:

@@ -1,7 +1,8 @@
-"""Training: settings, the loop, checkpoints and the folder of a run."""
+"""Training: config, loop, checkpoints, metrics and the run directory."""
 
 from torchcaps.train.callbacks import Callback
 from torchcaps.train.config import RunConfig, read_settings, resolve
+from torchcaps.train.fit import FitResult, fit
 from torchcaps.train.loop import fit_run
 from torchcaps.train.metrics import MetricRow, read_metrics, read_validation_metrics
 from torchcaps.train.objective import AccuracyResult, evaluate_accuracy
@@ -21,12 +22,14 @@ from torchcaps.train.splits import training_splits
 __all__ = [
     "AccuracyResult",
     "Callback",
+    "FitResult",
     "Interrupted",
     "MetricRow",
     "RunConfig",
     "RunFolder",
     "change_devices",
     "evaluate_accuracy",
+    "fit",
     "fit_run",
     "is_free",
     "is_main_process",

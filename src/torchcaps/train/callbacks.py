@@ -1,4 +1,4 @@
-"""Whoever wants to watch a training: three methods, each of which does nothing until it is written."""
+"""Callbacks: observers of a training run."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from torchcaps.train.metrics import MetricRow
 
 
 class Callback:
-    """Give instances of a subclass to ``fit_run(run, callbacks=[...])``; write the methods that you need.
+    """Base class of callbacks; override the methods that you need and pass instances as ``callbacks=[...]``.
 
-    A callback watches and changes nothing: each step draws its random numbers from the seed and its own number alone,
-    so that a run ends with the same weights whether it is watched or not, and whether it was resumed or not. A resumed
-    run calls it for the steps that are left. An error that it raises ends the training, with what was saved before.
+    A callback does not influence the training: every step seeds its random numbers from the seed and the step, so a
+    run ends with the same weights with or without callbacks. A resumed run calls them for the remaining steps. An
+    exception ends the training; the last checkpoint remains.
     """
 
-    def on_step(self, line: MetricRow) -> None:
-        """After every step: its number, and loss and accuracy on its images."""
+    def on_step(self, row: MetricRow) -> None:
+        """Called after every step, with its loss and accuracy on its batch."""
 
-    def on_validation(self, line: MetricRow, model: Model) -> None:
-        """After every validation, with the model as it was validated: in evaluation mode, without gradients."""
+    def on_validation(self, row: MetricRow, model: Model) -> None:
+        """Called after every validation, with the model in evaluation mode and gradients disabled."""
 
     def on_end(self, progress: TrainingProgress, model: Model) -> None:
-        """Once the run has come to its end; not when it was stopped to go on later."""
+        """Called when the run is complete; not when it was stopped to be resumed later."""

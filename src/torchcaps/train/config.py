@@ -1,4 +1,4 @@
-"""Settings of a run: checked, complete, and written into its folder."""
+"""The config of a run: complete, validated, and written into the run directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -21,54 +21,77 @@ from torchcaps.losses import losses
 from torchcaps.models import Model, create_model, models
 from torchcaps.routing.base import LayerShape
 from torchcaps.train.checkpoint import check_weights
-from torchcaps.train.optimizers import make_schedule
+from torchcaps.train.optimizers import make_schedule, optimizers
 
 MOST_WEIGHTS = 16 << 30  # bytes of a model
 MOST_COUNT = 1 << 63  # of images, steps and the like
 MOST_VALUES = 1000  # in a model's options: a list of sizes makes a layer of each
+PYTHON = "python"  # the dataset of a run that torchcaps.fit trained, and how the name of its model begins
 
 
 class RunConfig(BaseModel):
-    """Everything that decides how a run goes."""
+    """Every setting of a run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
     model: str
     size: Literal["paper", "laptop"] = "laptop"
-    options: dict[str, Any] = Field(default_factory=dict)  # settings of the model, such as its routing
+    options: dict[str, Any] = Field(default_factory=dict)  # of the model, such as its routing
     data: str = "mnist"
-    # What the images are, so that the model can be loaded where the dataset is not.
+    # Recorded so that the model can be loaded on a machine without the dataset.
     image_shape: tuple[int, int, int]
     class_names: tuple[str, ...] = Field(min_length=2)
     train_images: int | None = Field(default=None, ge=2, lt=MOST_COUNT)  # None: all of the training split
     test_images: int | None = Field(default=None, ge=1, lt=MOST_COUNT)  # None: all of the test split
-    validation: float = Field(default=0.1, gt=0, lt=1)  # share of the training images that selects the checkpoint
+    validation: float = Field(default=0.1, gt=0, lt=1)  # fraction of the training images that selects the checkpoint
     augmentation: str
     seed: int = Field(default=0, ge=0, lt=2**31)
     epochs: int = Field(default=5, ge=1, lt=MOST_COUNT)
-    steps: int | None = Field(default=None, ge=1, lt=MOST_COUNT)  # stop here, if it comes before the end of the epochs
-    stop_at_accuracy: float | None = Field(default=None, gt=0, le=1)  # stop once so much of `stop_on` is right
-    stop_on: str = "validation"  # also what selects the checkpoint: a split of the dataset, but never the test images
+    steps: int | None = Field(default=None, ge=1, lt=MOST_COUNT)  # stop here, if the epochs have more
+    stop_at_accuracy: float | None = Field(default=None, gt=0, le=1)  # stop at this accuracy on `stop_on`
+    stop_on: str = "validation"  # the split that selects the checkpoint; never the test set
     batch_size: int = Field(ge=1, lt=MOST_COUNT)
     loss: str
     reconstruction: Literal["sum", "mean"]  # of the squared error over an image's pixels
     reconstruction_weight: float = Field(ge=0)
-    optimizer: Literal["adam", "rmsprop"]
+    optimizer: str
     learning_rate: float = Field(gt=0)
     schedule: str
     device: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
-    devices: int = Field(default=1, ge=1, le=1024)  # processes on each machine, one device each; they share a batch
+    devices: int = Field(default=1, ge=1, le=1024)  # processes per machine, one device each; they share a batch
     nodes: int = Field(default=1, ge=1, le=4096)  # machines
-    strategy: Literal["ddp", "fsdp"] = "ddp"  # every process holds all weights, or a part of each
-    save_minutes: float = Field(default=1.0, ge=0)  # between two saves; 0: after every step
+    strategy: Literal["ddp", "fsdp"] = "ddp"  # each process holds all weights (ddp) or a shard of them (fsdp)
+    save_minutes: float = Field(default=1.0, ge=0)  # between two checkpoints; 0: after every step
+
+    @field_validator("optimizer")
+    @classmethod
+    def _check_optimizer(cls, name: str) -> str:
+        return optimizers.get(name).name
+
+    def check_registered(self) -> None:
+        """Raise an error for a run of ``torchcaps.fit``, whose model and images exist only in Python."""
+        if self.data == PYTHON:
+            raise TorchcapsError(
+                f"this run was trained by torchcaps.fit with a model that is not registered "
+                f"({self.model.removeprefix(f'{PYTHON}:')}): it cannot be resumed or loaded from the command line. "
+                "Call torchcaps.fit in Python with the same model, images and out="
+            )
 
     def build_model(self, weights: Path | None = None, *, prefix: str = "model.") -> Model:
-        """The model with fresh weights, fitted to the images of the dataset.
+        """Build the model with random weights, for the images of the dataset.
 
-        Its size is computed before any memory is taken, and compared with what the machine has. Where ``weights``
-        names a file whose weights will replace the fresh ones, its shapes are compared first, too.
+        ``weights`` is a file whose weights will replace them; its shapes are compared first.
         """
+        self.check_model(weights, prefix=prefix)
+        return self._create_model()
+
+    def check_model(self, weights: Path | None = None, *, prefix: str = "model.") -> None:
+        """Raise an error if the model cannot be built, does not fit into memory, or does not fit a file of weights.
+
+        The model is built on the meta device, so nothing is allocated.
+        """
+        self.check_registered()
         known = models.get(self.model).settings()
         for option in self.options:
             if option not in known:
@@ -79,18 +102,17 @@ class RunConfig(BaseModel):
                 raise TorchcapsError(f"{self.model} cannot be built: its setting '{option}' is a number, got {value}")
         if sum(1 for _ in values_in(self.options)) > MOST_VALUES:
             raise TorchcapsError(f"{self.model} cannot be built: its options hold more than {MOST_VALUES} values")
-        with torch.device("meta"), NoValues():  # shapes alone, no memory
+        with torch.device("meta"), NoValues():  # nothing is allocated
             shapes = self._create_model()
         held, working = memory_needed(shapes)
-        copies = 1 if weights is None else 2  # saved weights are in memory beside the fresh ones that they replace
+        copies = 1 if weights is None else 2  # saved weights are in memory together with those that they replace
         if copies * held + working > min(MOST_WEIGHTS, machine_memory()):
             raise TorchcapsError(
-                f"{self.model} with these settings has {held:,} bytes of weights: refused. It needs {working:,} more "
-                "for one image; choose smaller settings"
+                f"{self.model} with these settings has {held:,} bytes of weights and needs {working:,} more for one "
+                "image, more than this machine has: choose smaller settings"
             )
         if weights is not None:
             check_weights(weights, shapes, prefix=prefix)
-        return self._create_model()
 
     def _create_model(self) -> Model:
         channels, size, width = self.image_shape
@@ -107,23 +129,23 @@ class RunConfig(BaseModel):
             )
         except TorchcapsError:
             raise
-        except Exception as error:  # a setting of the wrong kind fails in as many ways as there are layers
+        except Exception as error:  # an option of the wrong type fails differently in every layer
             reason = " ".join(str(error).split())[:300]
             settings = reprlib.repr(self.options)
             raise TorchcapsError(f"{self.model} cannot be built with the settings {settings}: {reason}") from error
 
 
 def resolve(**given: Any) -> RunConfig:
-    """Complete settings from the given ones: what is not given comes from the model's recipe and the dataset.
+    """Complete the given settings with the recipe of the model and the defaults of the dataset.
 
-    Every name and value is checked here, before anything is written or trained.
+    Every name and value is checked, before anything is written or trained.
     """
     given = {key: value for key, value in given.items() if value is not None}
     for key in given:
         if key not in RunConfig.model_fields:
             raise unknown_name("setting", key, RunConfig.model_fields)
     if "model" not in given:
-        raise TorchcapsError(f"no model was named. One of: {', '.join(models.names())}")
+        raise TorchcapsError(f"no model was given. One of: {', '.join(models.names())}")
     recipe = models.get(given["model"]).recipe
     dataset = datasets.get(given.get("data", "mnist"))
     paper = given.get("size") == "paper"
@@ -140,22 +162,28 @@ def resolve(**given: Any) -> RunConfig:
         "image_shape": dataset.input_shape,
         "class_names": dataset.class_names,
     }
-    config = check(defaults | given | {"data": dataset.name})  # of own pictures, the name with all that was chosen
+    config = validate_config(defaults | given | {"data": dataset.name})  # the full name of a folder of images
     if losses.get(config.loss).single_label and several:
         raise TorchcapsError(
-            f"loss '{config.loss}' knows one label per image, but {config.data} has {dataset.labels_per_image}: "
+            f"loss '{config.loss}' takes one label per image, but {config.data} has {dataset.labels_per_image}: "
             "use 'margin' or 'bce'"
         )
-    watched = ["validation", *(split for split in dataset.splits if split not in ("train", "test"))]
-    if config.stop_on not in watched:
-        raise unknown_name("split to stop on", config.stop_on, watched)
-    make_schedule(config.schedule)
-    Augmentation(config.augmentation)
+    stop_splits = ["validation", *(split for split in dataset.splits if split not in ("train", "test"))]
+    if config.stop_on not in stop_splits:
+        raise unknown_name("split to stop on", config.stop_on, stop_splits)
+    check_names(config)
     return config
 
 
-def check(values: dict[str, Any]) -> RunConfig:
-    """Validate settings, with one sentence for what is wrong."""
+def check_names(config: RunConfig) -> None:
+    """Raise an error if the loss, schedule or augmentation of a config is unknown."""
+    losses.get(config.loss)
+    make_schedule(config.schedule)
+    Augmentation(config.augmentation)
+
+
+def validate_config(values: dict[str, Any]) -> RunConfig:
+    """Validate settings; the error says in one sentence what is wrong."""
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
@@ -167,7 +195,7 @@ def check(values: dict[str, Any]) -> RunConfig:
 
 
 def values_in(value: Any) -> Iterator[Any]:
-    """Every value in nested lists and mappings."""
+    """Iterate over every value in nested lists and mappings."""
     if isinstance(value, list | tuple | dict):
         for part in value.values() if isinstance(value, dict) else value:
             yield from values_in(part)
@@ -175,12 +203,12 @@ def values_in(value: Any) -> Iterator[Any]:
         yield value
 
 
-# Of a tensor and a number, such as ``torch.randn(3) * 0.1``: the shape is the tensor's.
+# With a tensor and a number, such as ``torch.randn(3) * 0.1``, the result has the shape of the tensor.
 VALUES_ONLY = (torch.Tensor.normal_, torch.Tensor.mul, torch.Tensor.add, torch.Tensor.div)
 
 
 class NoValues(TorchFunctionMode):
-    """Skip what only computes values: for these functions the meta device would import a compiler, for a second."""
+    """Skip functions that only compute values: on the meta device they import a compiler, which takes a second."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.randn:
@@ -193,7 +221,7 @@ class NoValues(TorchFunctionMode):
 
 
 def memory_needed(model: Model) -> tuple[int, int]:
-    """Bytes of a model's weights and buffers, and an upper bound of its largest intermediate result for one image."""
+    """Return the bytes of a model's weights and buffers, and a bound on its largest activation for one image."""
     tensors = [*model.parameters(), *model.buffers()]
     held = sum(value.numel() * value.element_size() for value in tensors)
     _, height, width = model.image_shape
@@ -202,13 +230,13 @@ def memory_needed(model: Model) -> tuple[int, int]:
         shape = getattr(module, "shape", None)
         if isinstance(shape, LayerShape):  # the votes
             values.append(shape.positions * shape.children * shape.parents * shape.size)
-        elif isinstance(module, nn.Conv2d):  # no convolution here makes an image larger
+        elif isinstance(module, nn.Conv2d):  # no convolution of these models enlarges an image
             values.append(module.out_channels * height * width)
     return held, 4 * max(values)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Settings from a YAML file; only plain values, nothing is ever executed."""
+    """Read settings from a YAML file; only plain values, no code is executed."""
     values = read_yaml(path)
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise TorchcapsError(f"{path} should hold lines like 'model: capsnet', got {type(values).__name__}")

@@ -1,4 +1,4 @@
-"""What a person sees while a model trains."""
+"""The progress bar and the validation messages of a training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchcaps.train.metrics import MetricRow
 
 
 class Display:
-    """A bar with loss, accuracy, images per second and time left, and a line for each validation."""
+    """A progress bar with loss, accuracy and speed, and a message for each validation."""
 
     def __init__(self, title: str, start: int, total: int, *, shown: bool = True) -> None:
         self.console, self.shown = error_console(), shown
@@ -23,7 +23,7 @@ class Display:
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
-            disable=not shown or not self.console.is_terminal,  # in a log file only the lines of the validations
+            disable=not shown or not self.console.is_terminal,  # a log file gets only the validation messages
         )
         self._task = self._bar.add_task(title, total=total, completed=start, state="")
         self._title = title
@@ -38,16 +38,16 @@ class Display:
         self._bar.stop()
 
     def step(self, loss: float, accuracy: float, images_per_second: float) -> None:
-        """One training step is done."""
+        """Advance the bar by one step."""
         state = f"loss {loss:.4f}  accuracy {accuracy:.2%}  {images_per_second:,.0f} images/s"
         self._bar.update(self._task, advance=1, state=state)
 
-    def validated(self, line: MetricRow) -> None:
-        """A validation is done."""
+    def validated(self, row: MetricRow) -> None:
+        """Print the result of a validation."""
         if not self.shown:
             return
         self.console.print(
-            f"{self._title}: epoch {line.epoch:.2f}, validation accuracy {line.accuracy:.2%}, "
-            f"{line.images_per_second:,.0f} images/s",
+            f"{self._title}: epoch {row.epoch:.2f}, validation accuracy {row.accuracy:.2%}, "
+            f"{row.images_per_second:,.0f} images/s",
             highlight=False,
         )

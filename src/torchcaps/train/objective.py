@@ -1,7 +1,8 @@
-"""What training minimises: the classification loss and, where there is a decoder, the reconstruction loss."""
+"""The training objective, classification plus reconstruction loss, and the accuracy of a model on a set of images."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,15 +13,14 @@ from torchcaps.data import ImageSet, center_crop
 from torchcaps.losses import losses, one_hot, reconstruction_loss
 from torchcaps.models import Model, Output
 from torchcaps.progress import progress_bar
+from torchcaps.train.checkpoint import full_tensor
 from torchcaps.train.config import RunConfig
 
+BATCH = 250  # images evaluated at once
 
-# MERGED Accuracy of a model on a set of images.
+
 class Objective(nn.Module):
-    """A model with its loss.
-
-    One module, so that whatever wraps a model for many devices wraps the decoder's pass as well.
-    """
+    """A model with its loss, as one module, so that DDP or FSDP wraps the pass through the decoder too."""
 
     def __init__(self, model: Model, config: RunConfig) -> None:
         super().__init__()
@@ -28,27 +28,25 @@ class Objective(nn.Module):
         self.loss = losses.get(config.loss)
         self.over_pixels, self.reconstruction_weight = config.reconstruction, config.reconstruction_weight
 
-    def forward(
-        self, images: Tensor, labels: Tensor, drawings: Tensor | None, progress: float
-    ) -> tuple[Tensor, Output]:
-        """The loss of a batch and the model's answer.
+    def forward(self, images: Tensor, labels: Tensor, targets: Tensor | None, progress: float) -> tuple[Tensor, Output]:
+        """Compute the loss of a batch; return it with the output of the model.
 
         Args:
             images: (B, C, H, W).
-            labels: (B,), or (B, L) with L things in one image.
-            drawings: (B, L, C, H, W), what to draw for each label; None: the image itself.
-            progress: share of the training that is done, 0 to 1; some losses change with it.
+            labels: (B,), or (B, L) with L labels per image.
+            targets: (B, L, C, H, W), the image to reconstruct for each label; None: the input image.
+            progress: fraction of the training steps that are done; some losses depend on it.
         """
-        # The training loop checks the loss: it names the batch, keeps the last good state and stops all processes.
+        # No check for NaN here: the training loop checks the loss, keeps the last good state and stops all processes.
         output = self.model(images, check_finite=False)
         present = one_hot(labels, self.model.classes)
         total = self.loss.compute(output.scores, output.logits, present, progress)
         if self.reconstruction_weight and self.model.decoder is not None:
-            wanted = images.unsqueeze(1) if drawings is None else drawings
-            total = total + self.reconstruction_weight * self._drawing_error(output, labels, wanted)
+            wanted = images.unsqueeze(1) if targets is None else targets
+            total = total + self.reconstruction_weight * self._reconstruction_error(output, labels, wanted)
         return total, output
 
-    def _drawing_error(self, output: Output, labels: Tensor, wanted: Tensor) -> Tensor:
+    def _reconstruction_error(self, output: Output, labels: Tensor, wanted: Tensor) -> Tensor:
         columns = labels.reshape(len(labels), labels.shape[1:].numel())  # (B, L)
         errors = [
             reconstruction_loss(
@@ -60,18 +58,15 @@ class Objective(nn.Module):
 
 
 def correct(scores: Tensor, labels: Tensor) -> Tensor:
-    """Which images are right: of L labels, all L must be the L highest scores. Shape (B,)."""
+    """Return which images are classified correctly, (B,): the L highest scores must be those of all L labels."""
     wanted = labels.reshape(len(labels), labels.shape[1:].numel())
     highest = scores.topk(wanted.shape[1], dim=1).indices
     return (highest.sort(1).values == wanted.sort(1).values).all(1)
 
 
-BATCH = 250
-
-
 @dataclass(frozen=True)
 class AccuracyResult:
-    """Accuracy, and how often each class (row) was taken for which (column), for sets with one label."""
+    """Accuracy and, for one label per image, the confusion matrix: true classes in rows, predicted ones in columns."""
 
     accuracy: float
     images: int
@@ -79,13 +74,13 @@ class AccuracyResult:
 
 
 def crop_to_model(model: Model, images: Tensor) -> Tensor:
-    """What a model sees of images outside training: of those larger than its own, the centre."""
+    """Crop the center of images that are larger than the input of a model."""
     size = model.image_shape[1]
     return center_crop(images, size) if images.shape[2] > size else images
 
 
 def center_scores(model: Model, images: Tensor) -> Tensor:
-    """Scores (B, classes) of what a model sees of images."""
+    """Return the scores (B, classes) of center-cropped images."""
     scores: Tensor = model(crop_to_model(model, images)).scores
     return scores
 
@@ -98,7 +93,7 @@ def evaluate_accuracy(
     description: str = "testing",
     scores: Callable[[Model, Tensor], Tensor] = center_scores,
 ) -> AccuracyResult:
-    """Run the model should_stop all images, in evaluation mode, on its device; ``scores`` says how it looks at them."""
+    """Evaluate a model on all images, on its device; ``scores`` computes the scores of a batch."""
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
@@ -114,3 +109,12 @@ def evaluate_accuracy(
             advance(len(indices))
     model.train(was_training)
     return AccuracyResult(right / len(images), len(images), confusion)
+
+
+def nonfinite_reason(loss: float, model: nn.Module) -> str | None:
+    """Say whether the loss or the gradient is not finite; None if both are finite."""
+    if not math.isfinite(loss):
+        return f"the loss became {loss}"
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    norm = full_tensor(nn.utils.get_total_norm(gradients))
+    return None if torch.isfinite(norm) else f"the gradient became {norm.item()}"

@@ -1,40 +1,73 @@
-"""The optimiser of a run, and what it must not be given."""
+"""Optimizers and learning rate schedules by name, with what a checkpoint stores of each."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 from torch import nn, optim
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.train.checkpoint import full_tensor
+from torchcaps.registry import Registry
 
 if TYPE_CHECKING:
     from torchcaps.train.config import RunConfig
 
-
-# MERGED Learning rates as pure functions of the step, written as text so that a run's settings hold the
-def make_optimizer(model: nn.Module, config: RunConfig) -> optim.Optimizer:
-    """The optimiser by name; its learning rate is set anew at every step."""
-    if config.optimizer == "rmsprop":
-        return optim.RMSprop(model.parameters(), lr=config.learning_rate, alpha=0.9)
-    return optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
-
-
-def nonfinite_reason(loss: float, model: nn.Module) -> str | None:
-    """One phrase if the loss or a gradient is not finite, else None."""
-    if not math.isfinite(loss):
-        return f"the loss became {loss}"
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = full_tensor(nn.utils.get_total_norm(gradients))
-    return None if torch.isfinite(norm) else f"the gradient became {norm.item()}"
-
-
 Schedule = Callable[[int], float]
-FORMS = {
+
+
+@dataclass(frozen=True)
+class OptimizerRecord:
+    """An optimizer by name. ``state`` are the tensors that it keeps for each parameter, which a checkpoint holds."""
+
+    name: str
+    description: str
+    kind: type[optim.Optimizer]
+    build: Callable[[Iterable[nn.Parameter], float], optim.Optimizer]
+    state: frozenset[str]
+
+
+optimizers: Registry[OptimizerRecord] = Registry("optimizer")
+optimizers.add(
+    OptimizerRecord(
+        "adam",
+        "Adam with betas 0.9 and 0.999",
+        optim.Adam,
+        lambda parameters, rate: optim.Adam(parameters, lr=rate, fused=True),
+        frozenset({"step", "exp_avg", "exp_avg_sq"}),
+    )
+)
+optimizers.add(
+    OptimizerRecord(
+        "adamw",
+        "Adam with decoupled weight decay 0.01",
+        optim.AdamW,
+        lambda parameters, rate: optim.AdamW(parameters, lr=rate, weight_decay=0.01, fused=True),
+        frozenset({"step", "exp_avg", "exp_avg_sq"}),
+    )
+)
+optimizers.add(
+    OptimizerRecord(
+        "rmsprop",
+        "RMSprop with alpha 0.9",
+        optim.RMSprop,
+        lambda parameters, rate: optim.RMSprop(parameters, lr=rate, alpha=0.9),
+        frozenset({"step", "square_avg"}),
+    )
+)
+optimizers.add(
+    OptimizerRecord(
+        "sgd",
+        "Stochastic gradient descent with momentum 0.9",
+        optim.SGD,
+        lambda parameters, rate: optim.SGD(parameters, lr=rate, momentum=0.9),
+        frozenset({"momentum_buffer"}),
+    )
+)
+
+# For each schedule, how it is written and what it does to the learning rate.
+SCHEDULES = {
     "constant": "constant",
     "inverse": "inverse:GAMMA:POWER, the rate times (1 + GAMMA step)^-POWER",
     "exponential": "exponential:FACTOR:EVERY, the rate times FACTOR^(step / EVERY)",
@@ -42,15 +75,28 @@ FORMS = {
 }
 
 
+def make_optimizer(model: nn.Module, config: RunConfig) -> optim.Optimizer:
+    """Build the optimizer of a run; the training loop sets its learning rate at every step."""
+    return optimizers.get(config.optimizer).build(model.parameters(), config.learning_rate)
+
+
+def state_names(optimizer: optim.Optimizer) -> frozenset[str]:
+    """Names of the tensors that an optimizer keeps for each parameter."""
+    return next(record.state for record in optimizers if record.kind is type(optimizer))
+
+
 def make_schedule(text: str) -> Schedule:
-    """From text to the factor on the learning rate at a step.
+    """Parse a schedule into a function from the step to a factor on the learning rate.
+
+    A schedule is text, so that the config of a run holds all of it, and a pure function of the step, so that a
+    resumed run needs no state.
 
     >>> make_schedule("step:0.5:1000")(2500)
     0.25
     """
     name, *values = text.split(":")
-    if name not in FORMS:
-        raise unknown_name("schedule", name, FORMS)
+    if name not in SCHEDULES:
+        raise unknown_name("schedule", name, SCHEDULES)
     try:
         numbers = [float(value) for value in values]
     except ValueError:
@@ -58,7 +104,7 @@ def make_schedule(text: str) -> Schedule:
     if name == "constant" and not values:
         return lambda step: 1.0
     if name == "constant" or len(numbers) != 2 or not all(0 < number < float("inf") for number in numbers):
-        raise TorchcapsError(f"schedule '{text}' should be written as {FORMS[name]}, with positive numbers")
+        raise TorchcapsError(f"schedule '{text}' should be written as {SCHEDULES[name]}, with positive numbers")
     first, second = numbers
     if name == "inverse":
         return lambda step: float((1 + first * step) ** -second)

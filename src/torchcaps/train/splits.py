@@ -1,4 +1,4 @@
-"""The images of a run: those to train on, those that select the checkpoint, and what has changed since it began."""
+"""The training and validation images of a run, and a fingerprint that detects changes of its dataset."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 from torchcaps.data import ImageSet, Subset, datasets, load_dataset, split_off
 from torchcaps.train.config import RunConfig
 
-MOST_VALIDATION = 10_000  # images; an endless set would be validated endlessly
+MOST_VALIDATION = 10_000  # images; a generated set may be huge
 
 
 def training_splits(config: RunConfig) -> tuple[ImageSet, ImageSet]:
-    """The images to train on and those that select the checkpoint: from the training split, or the split to stop on."""
-    whole = load_dataset(config.data, "train")
-    wanted = min(config.train_images or len(whole), len(whole))
+    """Load the images to train on, and those that select the checkpoint: held out, or the split ``stop_on``."""
+    images = load_dataset(config.data, "train")
+    wanted = min(config.train_images or len(images), len(images))
     count = min(max(1, round(config.validation * wanted)), MOST_VALIDATION)
-    # The split does not depend on the run's seed, so that runs with several seeds are chosen on the same images.
-    training, validation = split_off(whole, count, seed=0)
+    # Independent of the seed of the run: runs with different seeds are validated on the same images.
+    training, validation = split_off(images, count, seed=0)
     if config.stop_on != "validation":
         validation = load_dataset(config.data, config.stop_on)
     if wanted - count < len(training):
@@ -28,7 +28,7 @@ def training_splits(config: RunConfig) -> tuple[ImageSet, ImageSet]:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a dataset was when a run began: classes, images of each split, digests of images that may change."""
+    """A dataset at the start of a run: classes, images of each split, and digests of files that may change."""
 
     classes: tuple[str, ...]
     images: dict[str, int] = field(default_factory=dict)
@@ -36,13 +36,13 @@ class Fingerprint:
 
 
 def dataset_fingerprint(data: str) -> Fingerprint:
-    """The fingerprint of a dataset as it is now. Known datasets have no digests: their files are verified."""
+    """Compute the fingerprint of a dataset. Downloaded datasets have no digests: their files are verified."""
     record = datasets.get(data)
     return Fingerprint(tuple(record.class_names), dict(record.splits), dict(record.digests))
 
 
 def dataset_changes(before: Fingerprint, now: Fingerprint) -> str:
-    """What has changed in classes, number, labels or division of the images; an empty text if nothing has.
+    """Describe what has changed in the classes, number, labels or splits of the images; empty if nothing has.
 
     >>> dataset_changes(Fingerprint(("cat", "dog")), Fingerprint(("cat", "dog", "fox")))
     "class 'fox' was added"
@@ -54,7 +54,7 @@ def dataset_changes(before: Fingerprint, now: Fingerprint) -> str:
         if len(removed) == len(added) == 1 and same.get("pictures"):
             return f"class '{removed[0]}' was renamed to '{added[0]}'"
         words = [f"class '{name}' was removed" for name in removed] + [f"class '{name}' was added" for name in added]
-        return " and ".join(words) or "its classes have another order"
+        return " and ".join(words) or "the order of its classes has changed"
     difference = sum(now.images.values()) - sum(before.images.values()) if before.images else 0
     if difference:
         count = f"{abs(difference)} picture{'s were' if abs(difference) > 1 else ' was'}"
@@ -63,7 +63,7 @@ def dataset_changes(before: Fingerprint, now: Fingerprint) -> str:
         if not same.get("labels", True):
             return "labels were changed"
         if not same.get("order", True):
-            return "files were renamed, which divides them anew into training and test images"
+            return "files were renamed, which changes the split into training and test images"
     elif not same.get("files", True):
         return "pictures were replaced by others"
     return ""

@@ -1,4 +1,4 @@
-"""TensorBoard: its event file, and two sheets at every validation, reconstructions and couplings."""
+"""TensorBoard: the event file, and images of reconstructions and couplings at every validation."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.data.preview import draw_rows
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 from torchcaps.train.callbacks import Callback
 from torchcaps.train.metrics import MetricRow
 
 log = logging.getLogger(__name__)
-SHOWN = 6  # images: the plain form of routing keeps all their votes
+SHOWN = 6  # images; the plain routing keeps the votes of all of them in memory
 
 
-def open_tensorboard(folder: Path, step: int) -> TensorBoardWriter | None:
-    """An event file for TensorBoard in a run's folder, or None where TensorBoard is not installed."""
-    return TensorBoardWriter(folder / "tensorboard", step) if find_spec("tensorboard") else None
+def open_tensorboard(path: Path, step: int) -> TensorBoardWriter | None:
+    """Create an event file in a run directory; None if TensorBoard is not installed."""
+    return TensorBoardWriter(path / "tensorboard", step) if find_spec("tensorboard") else None
 
 
 class TensorBoardWriter:
-    """An event file of TensorBoard, written as events come.
+    """An event file of TensorBoard. Every event is written at once.
 
-    Where it cannot be written, one warning says so, and training goes on without it. TensorBoard's own writer works in
-    a thread, whose errors end the training later and somewhere else.
+    If the file cannot be written, training continues without it after one warning. TensorBoard's own writer runs in a
+    thread, whose errors would end the training later.
 
     Args:
-        folder: where the file goes.
-        step: TensorBoard drops what earlier files have beyond this step.
+        folder: the directory of the event file.
+        step: TensorBoard ignores events of earlier files after this step.
     """
 
     def __init__(self, folder: Path, step: int) -> None:
@@ -58,13 +57,13 @@ class TensorBoardWriter:
         self._write(session_log=SessionLog(status=SessionLog.START), step=step + 1)
 
     def add_scalar(self, name: str, value: float, step: int) -> None:
-        """Add a point to a curve."""
+        """Write a point of a curve."""
         from torch.utils.tensorboard import summary
 
         self._write(summary=summary.scalar(name, value), step=step)
 
     def add_image(self, name: str, image: NDArray[np.uint8], step: int) -> None:
-        """Add an image (H, W, 3)."""
+        """Write an image (H, W, 3)."""
         from torch.utils.tensorboard import summary
 
         self._write(summary=summary.image(name, image, dataformats="HWC"), step=step)
@@ -89,42 +88,44 @@ class TensorBoardWriter:
 
     def _give_up(self, error: OSError) -> None:
         reason = error.strerror or str(error)
-        log.warning("cannot write %s: %s. Training goes on without TensorBoard", self.folder, reason)
+        log.warning("cannot write %s: %s. Training continues without TensorBoard", self.folder, reason)
         self.close()
         self._file = None
 
 
 class TensorBoardImages(Callback):
-    """Writes two sheets of the same few validation images: their drawings, and the votes for the winning class.
+    """Writes the reconstructions and couplings of the same few validation images to TensorBoard.
 
     Args:
-        board: what ``open_tensorboard`` gave.
+        writer: the event file.
         images: (K, C, H, W) in [0, 1].
     """
 
-    def __init__(self, board: TensorBoardWriter, images: Tensor) -> None:
-        self.board, self.images = board, images
+    def __init__(self, writer: TensorBoardWriter, images: Tensor) -> None:
+        self.writer, self.images = writer, images
 
-    def on_validation(self, line: MetricRow, model: Model) -> None:
+    def on_validation(self, row: MetricRow, model: Model) -> None:
         images = self.images.to(next(model.parameters()).device)
         if model.decoder is not None:
-            self._write("reconstructions", line.step, [("drawn", model.reconstruct(model(images)))])
+            self._write("reconstructions", row.step, [("drawn", model.reconstruct(model(images)))])
         maps = coupling_maps(model, images)
         if maps:
-            self._write("couplings", line.step, maps)
+            self._write("couplings", row.step, maps)
 
     def _write(self, name: str, step: int, rows: list[tuple[str, Tensor]]) -> None:
+        from torchcaps.data.preview import draw_rows
+
         shape = (self.images.shape[1], self.images.shape[2], self.images.shape[3])
         sheet = draw_rows(f"{name}, step {step}", [("image", self.images), *((t, r.cpu()) for t, r in rows)], shape)
-        self.board.add_image(name, np.asarray(sheet), step)
+        self.writer.add_image(name, np.asarray(sheet), step)
 
 
 def coupling_maps(model: Model, images: Tensor) -> list[tuple[str, Tensor]]:
-    """How much each place gives to the winning class, in every iteration: (K, C, H, W), the brightest place at 1.
+    """Map the coupling of every position to the predicted class, for each iteration: (K, C, H, W) with maximum 1.
 
-    Nothing for a model without capsule layers.
+    Empty for a model without capsule layers.
     """
-    from torchcaps.analysis import inspect_layers, vote_maps  # only where somebody looks
+    from torchcaps.analysis import inspect_layers, vote_maps  # imports matplotlib
 
     try:
         output, layers = inspect_layers(model, images)
@@ -133,8 +134,8 @@ def coupling_maps(model: Model, images: Tensor) -> list[tuple[str, Tensor]]:
     winners = output.scores.argmax(1)
     found = []
     for iteration in range(max(len(layer.couplings) for layer in layers)):
-        lowest = vote_maps(layers, winners, iteration)[0].abs().unsqueeze(1)  # some couplings are of any sign
+        lowest = vote_maps(layers, winners, iteration)[0].abs().unsqueeze(1)  # some couplings are negative
         brightness = lowest / lowest.amax((2, 3), keepdim=True).clamp_min(torch.finfo().tiny)
-        whole = F.interpolate(brightness, size=images.shape[2:], mode="nearest")
-        found.append((f"votes, iteration {iteration + 1}", whole.expand_as(images)))
+        resized = F.interpolate(brightness, size=images.shape[2:], mode="nearest")
+        found.append((f"votes, iteration {iteration + 1}", resized.expand_as(images)))
     return found
