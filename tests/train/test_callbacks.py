@@ -84,7 +84,7 @@ def test_an_error_of_a_callback_comes_through_and_the_run_can_go_on(tmp_path: Pa
 
 def test_several_processes_cannot_be_watched_from_outside(tmp_path: Path) -> None:
     run = make(tmp_path / "run", "tiny", devices=2)
-    with pytest.raises(TorchcapsError, match="start the others by torchrun"):
+    with pytest.raises(TorchcapsError, match="start several processes with torchrun"):
         fit_run(run, callbacks=[Watcher()])
 
 
@@ -156,5 +156,5 @@ def test_training_goes_on_where_tensorboard_cannot_write(
             subprocess.run(["umount", str(folder)], check=True)
     assert same_weights(alone, run)
     (said,) = (record.getMessage() for record in caplog.records)
-    assert "goes on without TensorBoard" in said
+    assert "continues without TensorBoard" in said
     assert "Traceback" not in capfd.readouterr().err

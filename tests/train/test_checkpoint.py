@@ -85,7 +85,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 def test_weights_alone_cannot_be_resumed_from(tmp_path: Path) -> None:
     model, optimizer = trained()
     save_weights(tmp_path / "x.safetensors", model)
-    with pytest.raises(TorchcapsError, match="no checkpoint to resume from"):
+    with pytest.raises(TorchcapsError, match="not a checkpoint that can be resumed"):
         load_checkpoint(tmp_path / "x.safetensors", model, optimizer)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import torchcaps
-from tests.train.tiny import Tiny
+from tests.helpers.tiny_model import Tiny
 from torchcaps.cli.main import main
 from torchcaps.data import ImageSet, Subset, load_dataset, split_off
 from torchcaps.errors import TorchcapsError
