@@ -1,4 +1,4 @@
-"""Imports point downward only: a room may use the rooms below it, and nothing above or beside it."""
+"""Imports point downward only: a package may import the packages below it, and nothing above or beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "torchcaps"
 
 BOTTOM = {"errors", "registry", "files", "html", "progress", "environment", "runtime"}
-# Each room with the rooms it may use besides the bottom ones. docs/architecture.md draws this.
+# Each package with the packages that it may import in addition to BOTTOM; docs/architecture.md shows them.
 MAY_USE = {
     "functional": set(),
     "kernels": {"functional"},
@@ -43,34 +43,34 @@ LAZY = {"models/registry.py": {"pretrained"}}  # create_model(pretrained=...) lo
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path, *, only_top: bool = False) -> set[str]:
-    rooms = set()
+def imported_packages(path: Path, *, only_top: bool = False) -> set[str]:
+    packages = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body if only_top else ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "torchcaps":
-            rooms |= {alias.name for alias in node.names}
+            packages |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("torchcaps."):
-            rooms.add(node.module.split(".")[1])
+            packages.add(node.module.split(".")[1])
         elif isinstance(node, ast.ImportFrom) and node.level:
             raise AssertionError(f"{path} imports relatively: write the whole name")
         elif isinstance(node, ast.Import):
-            rooms |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("torchcaps.")}
-    return rooms
+            packages |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("torchcaps.")}
+    return packages
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_point_downward(path: Path) -> None:
-    room = room_of(path)
-    if room == "__init__":
-        return  # the front door: it may name everything, lazily
-    allowed = BOTTOM if room in BOTTOM else MAY_USE[room] | BOTTOM | {room}
+    package = package_of(path)
+    if package == "__init__":
+        return  # the top level may name every package, lazily
+    allowed = BOTTOM if package in BOTTOM else MAY_USE[package] | BOTTOM | {package}
     lazy = LAZY.get(str(path.relative_to(SOURCE)), set())
-    assert imported_rooms(path) <= allowed | lazy, f"{room} must not import {imported_rooms(path) - allowed}"
-    assert imported_rooms(path, only_top=True) <= allowed, f"{room} must import {lazy} inside the function"
+    assert imported_packages(path) <= allowed | lazy, f"{package} must not import {imported_packages(path) - allowed}"
+    assert imported_packages(path, only_top=True) <= allowed, f"{package} must import {lazy} inside the function"
 
 
 def test_command_line_starts_without_torch() -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from tests.helpers.doc_blocks import ROOT
 from tests.helpers.synthetic_results import ENVIRONMENT
-from tests.test_imports import MAY_USE
 from torchcaps.files import write_json
 from torchcaps.reproduce.spec import list_papers, load_spec
 
@@ -35,12 +34,6 @@ def test_pages_say_what_registries_and_results_say() -> None:
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout) == {"parts": [], "papers": [], "without page": []}, AGAIN
-
-
-def test_every_room_is_in_the_table_of_rooms() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    for room in MAY_USE:
-        assert f"\n| `{room}` |" in text, f"docs/architecture.md does not say what the room '{room}' holds"
 
 
 def test_a_page_without_an_end_and_an_unknown_part_are_refused(pages: Any) -> None:
