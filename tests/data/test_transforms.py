@@ -10,9 +10,20 @@ from torch import Generator, Tensor
 
 from tests.reference import data_loops
 from torchcaps.data import Augmentation, center_crop, thirteen_crops
-from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
-from torchcaps.data.random_numbers import uniform, whole_numbers
-from torchcaps.data.transforms import CHANGES, MATRICES, Draws, own_generator, rotate, scale
+from torchcaps.data.counter_rng import integers, uniform
+from torchcaps.data.transforms import (
+    CHANGES,
+    MATRICES,
+    Draws,
+    own_generator,
+    place,
+    rotate,
+    rotation,
+    scale,
+    scaling,
+    shearing,
+    warp,
+)
 from torchcaps.errors import TorchcapsError
 
 EVERY = {
@@ -211,4 +222,4 @@ def test_counter_is_uniform_and_streams_differ() -> None:
     assert float(((counts - 5000) ** 2 / 5000).sum()) < 45  # chi-squared, 19 degrees of freedom: 0.1 % above 44
     for other in (uniform(4, 0, positions), uniform(3, 1, positions), uniform(3, 0, positions + 1)):
         assert abs(float(torch.corrcoef(torch.stack([values, other]))[0, 1])) < 0.015
-    assert sorted(set(whole_numbers(0, 0, positions, 7).tolist())) == list(range(7))
+    assert sorted(set(integers(0, 0, positions, 7).tolist())) == list(range(7))

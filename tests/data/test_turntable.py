@@ -16,11 +16,11 @@ from tests.reference import data_loops
 from torchcaps.data import TensorImages, datasets, load_dataset
 from torchcaps.data.datasets.viewpoints import CATEGORIES, FAMILIAR, INSTANCES, halve, one_camera, with_viewpoints
 from torchcaps.data.turntable import open_turntable
-from torchcaps.data.turntable.solids import Block, Limb, Part, Solid, Wheel, stand_up
+from torchcaps.data.turntable.solids import Block, Limb, Primitive, Solid, Wheel, stand_up
 from torchcaps.data.turntable.toys import make_toy
 from torchcaps.data.turntable.tracing import DISTANCE, HALF_VIEW, LIGHTS, Light, camera_rays, direction, render
 
-PARTS: dict[str, Part] = {
+PARTS: dict[str, Primitive] = {
     "ball": Limb((0.1, 0, 0), (0.1, 0, 0), 0.4, 0.4),
     "rod": Limb((-0.5, 0.1, 0), (0.5, -0.2, 0.3), 0.2, 0.2),
     "tapered rod": Limb((-0.5, 0, 0), (0.5, 0, 0.2), 0.3, 0.15),
@@ -32,7 +32,7 @@ PARTS: dict[str, Part] = {
 }
 
 
-def at(part: Part | Solid, *points: tuple[float, float, float]) -> list[float]:
+def at(part: Primitive | Solid, *points: tuple[float, float, float]) -> list[float]:
     x, y, z = np.array(points, dtype=np.float32).T
     return part.distance(x, y, z).tolist()
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tests.demo.conftest import decoded, rows
 from torchcaps.analysis import inspect_layers, perturb_dimensions, vote_maps
-from torchcaps.data.geometry import rotation, warp
+from torchcaps.data.transforms import rotation, warp
 from torchcaps.demo import results, service
 from torchcaps.demo.app import create_app
 from torchcaps.demo.results import read_results

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from tests.helpers.killed_training import die_in_the_middle_of_writing
 from tests.helpers.small_paper import new_context, small_jobs, small_spec
 from tests.torture.victims import FINISHED, STOPPED, Count, expect, in_process, until_done
-from torchcaps.data.io.download import File, download_files, find_files
+from torchcaps.data.io.download import File, fetch_files, find_files
 from torchcaps.files import UNFINISHED
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import run_jobs
@@ -193,7 +193,7 @@ def kill_fetches(folder: Path, kills: int, draw: random.Random, count: Count) ->
     os.environ.pop("TORCHCAPS_DATA", None)
     while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         os.environ["XDG_CACHE_HOME"] = str(folder / f"cache-{count.victims}")
-        fetch = lambda: download_files("made-up", files, [SlowSource(contents)])  # noqa: E731
+        fetch = lambda: fetch_files("made-up", files, [SlowSource(contents)])  # noqa: E731
         most = min(10, kills - count.kills)
         until_done(fetch, folder / "said", 0.2, most, draw, count)
         place = find_files("made-up", files)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchcaps.data import Batch, ImageSet, center_crop
 from torchcaps.data.base import as_floats
 from torchcaps.data.io.pictures import picture_form, read_picture
-from torchcaps.data.preview import spread
+from torchcaps.data.preview import evenly_spaced
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 
@@ -72,7 +72,7 @@ def images_for_model(model: Model, images: ImageSet, indices: Tensor) -> Batch:
 
 def sample_images(model: Model, images: ImageSet, count: int) -> Batch:
     """Return evenly spaced images of a set, always the same ones."""
-    return images_for_model(model, images, spread(len(images), min(count, len(images))))
+    return images_for_model(model, images, evenly_spaced(len(images), min(count, len(images))))
 
 
 def select_images(model: Model, images: ImageSet, picture: str | None) -> ShownImages:

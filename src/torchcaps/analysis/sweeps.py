@@ -34,7 +34,7 @@ from torch import Tensor
 
 from torchcaps.data.datasets.affnist import RANGES
 from torchcaps.data.datasets.mnist import CANVAS
-from torchcaps.data.geometry import rotation, scaling, shearing, warp
+from torchcaps.data.transforms import rotation, scaling, shearing, warp
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.models import Model
 from torchcaps.progress import Advance

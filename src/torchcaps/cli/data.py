@@ -154,11 +154,11 @@ def bench_data_command(
     json: AsJson = False,
 ) -> None:
     """Measure how fast datasets give images, on one core, against the project's targets."""
-    from torchcaps.data.speed import measure
+    from torchcaps.bench.datasets import measure_datasets
     from torchcaps.environment import describe_environment
     from torchcaps.files import write_json
 
-    rows = measure()
+    rows = measure_datasets()
     write_json(out, {"threads": 1, "rows": rows, "environment": describe_environment()})
     if json:
         console.print_json(rows)

@@ -15,7 +15,7 @@ INK, PAPER, GAP = (20, 20, 20), (255, 255, 255), 4
 
 def contact_sheet(images: ImageSet, title: str, *, columns: int = COLUMNS) -> Image.Image:
     """Rows are classes, with their names. Images of two digits are shown in one row each kind: image, targets."""
-    batch = images.batch(spread(len(images), min(LOOK_AT, len(images))))
+    batch = images.batch(evenly_spaced(len(images), min(LOOK_AT, len(images))))
     if batch.targets is not None:
         rows = overlaid_rows(batch, columns)
     else:
@@ -26,7 +26,7 @@ def contact_sheet(images: ImageSet, title: str, *, columns: int = COLUMNS) -> Im
     return draw_rows(title, rows, images.shape)
 
 
-def spread(count: int, wanted: int) -> Tensor:
+def evenly_spaced(count: int, wanted: int) -> Tensor:
     """Positions from all over a set, in an order that looks random but is always the same."""
     step = count / wanted
     positions = (torch.arange(wanted, dtype=torch.float64) * step).long()

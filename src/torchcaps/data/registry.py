@@ -15,7 +15,7 @@ from torchcaps.data.io.download import (
     check_file_in,
     data_cache,
     data_folders,
-    download_files,
+    fetch_files,
     find_manual_file,
     locate_file,
 )
@@ -151,7 +151,7 @@ def download_dataset(record: DatasetRecord) -> Path:
     if record.by_hand:
         record.open("test")  # raises an error that says where to put the file
     if record.files:
-        return download_files(record.folder or record.name, record.files, record.sources)
+        return fetch_files(record.folder or record.name, record.files, record.sources)
     for split in record.splits:
         record.open(split)
     return data_cache()

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.base import as_floats
-from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
 from torchcaps.data.io.pictures import UnreadableError, decode_square
+from torchcaps.data.transforms import place, rotation, scaling, shearing, warp
 from torchcaps.demo.schemas import AffineTransform, EncodedImages, ImageRequest
 from torchcaps.errors import TorchcapsError
 

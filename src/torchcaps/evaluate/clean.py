@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data import ImageSet, Subset, TensorImages, datasets, load_dataset, thirteen_crops
-from torchcaps.data.geometry import place
+from torchcaps.data.transforms import place
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.viewpoint import FAMILIAR

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from torchcaps.data.base import TensorImages, as_floats, chunks
+from torchcaps.data.counter_rng import uniform
 from torchcaps.data.datasets.mnist import (
     CANVAS,
     CITATION,
@@ -24,11 +25,10 @@ from torchcaps.data.datasets.mnist import (
     open_mnist,
     open_placed,
 )
-from torchcaps.data.geometry import rotation, scaling, shearing, warp
 from torchcaps.data.io.download import data_folders, find_manual_file
-from torchcaps.data.io.matlab import read_struct
-from torchcaps.data.random_numbers import uniform
+from torchcaps.data.io.formats import read_struct
 from torchcaps.data.registry import DatasetRecord, datasets
+from torchcaps.data.transforms import rotation, scaling, shearing, warp
 from torchcaps.errors import TorchcapsError
 
 RANGES = {

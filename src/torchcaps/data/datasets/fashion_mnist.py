@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchcaps.data.base import TensorImages
 from torchcaps.data.datasets.mnist import COUNTS, files_of, read_split
-from torchcaps.data.io.download import File, download_files
+from torchcaps.data.io.download import File, fetch_files
 from torchcaps.data.io.sources import DebianPackage, Mirror
 from torchcaps.data.registry import DatasetRecord, datasets
 
@@ -51,7 +51,7 @@ SOURCES = (
 
 def open_fashion(split: str) -> TensorImages:
     """One split of Fashion-MNIST."""
-    folder = download_files("fashion-mnist", FILES, SOURCES, needed=files_of(split, FILES))
+    folder = fetch_files("fashion-mnist", FILES, SOURCES, needed=files_of(split, FILES))
     return read_split(split, folder, CLOTHES)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 
 from torchcaps.data.base import ImageSet, TensorImages, chunks
-from torchcaps.data.geometry import place
-from torchcaps.data.io.download import File, download_files, locate_file
+from torchcaps.data.counter_rng import integers
+from torchcaps.data.io.download import File, fetch_files, locate_file
 from torchcaps.data.io.formats import read_idx
 from torchcaps.data.io.sources import Mirror, PyPIWheel
-from torchcaps.data.random_numbers import whole_numbers
 from torchcaps.data.registry import DatasetRecord, datasets
+from torchcaps.data.transforms import place
 
 DIGITS = tuple("0123456789")
 PREFIX = {"train": "train", "test": "t10k"}
@@ -74,7 +74,7 @@ def files_of(split: str, files: tuple[File, ...]) -> list[File]:
 
 def open_mnist(split: str) -> TensorImages:
     """One split of MNIST."""
-    return read_split(split, download_files("mnist", FILES, SOURCES, needed=files_of(split, FILES)), DIGITS)
+    return read_split(split, fetch_files("mnist", FILES, SOURCES, needed=files_of(split, FILES)), DIGITS)
 
 
 def open_placed(split: str) -> TensorImages:
@@ -85,7 +85,7 @@ def open_placed(split: str) -> TensorImages:
     digits = open_mnist(split)
     free = CANVAS - digits.shape[1] + 1
     positions = torch.arange(len(digits))
-    offset = torch.stack([whole_numbers(PLACES[split], axis, positions, free) for axis in (0, 1)], dim=1)  # (N, 2)
+    offset = torch.stack([integers(PLACES[split], axis, positions, free) for axis in (0, 1)], dim=1)  # (N, 2)
     parts = chunks(len(digits), 1000)
     images = torch.cat([place(digits.images[part], offset[part], (CANVAS, CANVAS)) for part in parts])
     return TensorImages(images, digits.labels, DIGITS, {"row": offset[:, 0], "column": offset[:, 1]})

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.base import Batch, ImageSet, Subset, TensorImages, as_floats
+from torchcaps.data.counter_rng import integers
 from torchcaps.data.datasets.mnist import CITATION, DIGITS, FILES, LICENCE, SOURCES, open_mnist
-from torchcaps.data.geometry import place
-from torchcaps.data.random_numbers import whole_numbers
 from torchcaps.data.registry import DatasetRecord, datasets
+from torchcaps.data.transforms import place
 from torchcaps.errors import TorchcapsError
 
 CANVAS = 36
@@ -47,8 +47,8 @@ class OverlaidDigits(ImageSet):
         own = self.digits.labels[first]
         others = len(self.digits) - self.sizes[own]
         block = others * self.places**4 // self.per_digit
-        turned = (number + whole_numbers(self.seed, 0, first, self.per_digit)) % self.per_digit
-        choice = turned * block + whole_numbers(self.seed, 1, indices, block)
+        turned = (number + integers(self.seed, 0, first, self.per_digit)) % self.per_digit
+        choice = turned * block + integers(self.seed, 1, indices, block)
         corners = torch.stack([choice // self.places**axis % self.places for axis in range(4)], dim=1)
         rank = choice // self.places**4  # among the digits of other classes, so step over our own
         second = self.by_class[rank + self.sizes[own] * (rank >= self.starts[own])]

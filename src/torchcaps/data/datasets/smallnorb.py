@@ -26,7 +26,7 @@ from torchcaps.data.datasets.viewpoints import (
     halve,
 )
 from torchcaps.data.io.cache import Tensors, cached
-from torchcaps.data.io.download import File, data_cache, download_files, locate_file
+from torchcaps.data.io.download import File, data_cache, fetch_files, locate_file
 from torchcaps.data.io.formats import read_matrix
 from torchcaps.data.io.pictures import decode_square
 from torchcaps.data.io.sources import Mirror
@@ -157,7 +157,7 @@ def open_smallnorb(split: str) -> TensorImages:
 
     def make() -> Tensors:
         needed = [file for file in FILES if file.name.startswith(STEMS[split])]
-        return read_toys(download_files("smallnorb", FILES, SOURCES, needed=needed), STEMS[split])
+        return read_toys(fetch_files("smallnorb", FILES, SOURCES, needed=needed), STEMS[split])
 
     return as_image_set(cached(data_cache() / "smallnorb" / f"{split}-{SIZE}.safetensors", STEMS[split], make))
 
@@ -168,7 +168,7 @@ def open_smallnorb_jpeg(split: str) -> TensorImages:
 
     def make() -> Tensors:
         needed = [pictures, *(file for file in JPEG_FILES if file.name.startswith(STEMS[split]))]
-        return read_jpegs(download_files("smallnorb-jpeg", JPEG_FILES, (), needed=needed), split)
+        return read_jpegs(fetch_files("smallnorb-jpeg", JPEG_FILES, (), needed=needed), split)
 
     path = data_cache() / "smallnorb-jpeg" / f"{split}-{SIZE}.safetensors"
     return as_image_set(cached(path, pictures.checksum, make))

@@ -133,7 +133,7 @@ def find_files(dataset: str, files: Sequence[File]) -> Path | None:
     return None
 
 
-def download_files(
+def fetch_files(
     dataset: str, files: Sequence[File], sources: Sequence[Source], *, needed: Sequence[File] | None = None
 ) -> Path:
     """The folder with the needed files (else all), verified; what is missing is fetched into the cache first.

@@ -38,7 +38,7 @@ class Mirror:
 
     def fetch(self, files: Sequence[File], folder: Path) -> None:
         for file in files:
-            download(f"{self.url}/{file.name}", folder / file.name, most=file.size + CHUNK)
+            download_url(f"{self.url}/{file.name}", folder / file.name, most=file.size + CHUNK)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class WebArchive:
 
     def fetch(self, files: Sequence[File], folder: Path) -> None:
         packed = folder / "archive.tar.gz"
-        download(self.url, packed, most=LARGEST)
+        download_url(self.url, packed, most=LARGEST)
         with packed.open("rb") as stream:
             take_from_tar(stream, self.inside, files, folder)
 
@@ -132,7 +132,7 @@ class DebianPackage:
                 unpacking.kill()
 
 
-def download(url: str, target: Path, *, most: int) -> None:
+def download_url(url: str, target: Path, *, most: int) -> None:
     """Fetch at most so many bytes of one web address into a file, with a progress bar."""
     with urllib.request.urlopen(url, timeout=20) as answer, target.open("wb") as out:
         length = answer.headers.get("Content-Length") or ""

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from torchcaps.data.base import TensorImages
+from torchcaps.data.counter_rng import uniform
 from torchcaps.data.datasets.viewpoints import (
     AUGMENTATION,
     AZIMUTHS,
@@ -32,7 +33,6 @@ from torchcaps.data.datasets.viewpoints import (
 )
 from torchcaps.data.io.cache import Tensors, cached
 from torchcaps.data.io.download import data_cache
-from torchcaps.data.random_numbers import uniform
 from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.data.turntable.solids import Solid
 from torchcaps.data.turntable.toys import make_toy

@@ -18,7 +18,7 @@ Array = NDArray[np.float32]
 Point = tuple[float, float, float]
 
 
-class Part(Protocol):
+class Primitive(Protocol):
     """One primitive of a solid."""
 
     @property
@@ -52,7 +52,7 @@ class Limb:
         pz -= share * np.float32(along[2])
         share *= np.float32(self.start_radius - self.end_radius)
         share -= np.float32(self.start_radius)
-        share += length(px, py, pz)
+        share += vector_length(px, py, pz)
         share *= np.float32((1 + slope * slope) ** -0.5)  # a cone is nearer than straight to its axis
         return share
 
@@ -88,7 +88,7 @@ class Block:
             px, py = np.abs(px) - np.float32(hx), np.abs(py) - np.float32(hy)
         pz = np.abs(pz) - np.float32(hz)
         inside = np.minimum(np.maximum(np.maximum(px, py), pz), 0)
-        outside = length(np.maximum(px, 0), np.maximum(py, 0), np.maximum(pz, 0))
+        outside = vector_length(np.maximum(px, 0), np.maximum(py, 0), np.maximum(pz, 0))
         outside += inside
         outside -= np.float32(self.rounding)
         # Slanting stretches space, so distances come out too long by at most the slant's largest singular value:
@@ -122,7 +122,7 @@ class Wheel:
         return edge
 
 
-def length(x: Array, y: Array, z: Array) -> Array:
+def vector_length(x: Array, y: Array, z: Array) -> Array:
     """The length of vectors."""
     total: Array = x * x
     total += y * y
@@ -135,7 +135,7 @@ def length(x: Array, y: Array, z: Array) -> Array:
 class Solid:
     """Parts joined together, scaled and moved so that they stand on z = 0, inside a box round the z axis."""
 
-    parts: Sequence[Part]
+    parts: Sequence[Primitive]
     scale: float = 1.0
     offset: Point = (0.0, 0.0, 0.0)  # in the parts' units, before scaling
     reach: Point = (1.0, 1.0, 1.0)  # the box: half its length, half its width, all of its height
@@ -151,7 +151,7 @@ class Solid:
         return nearest
 
 
-def filled(parts: Sequence[Part], low: Array, high: Array, points: int) -> Array:
+def filled(parts: Sequence[Primitive], low: Array, high: Array, points: int) -> Array:
     """Points of a grid from one corner to the other that lie in the solid or nearer to it than the grid is wide."""
     axes = [np.linspace(a, b, points, dtype=np.float32) for a, b in zip(low, high, strict=True)]
     x, y, z = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
@@ -159,7 +159,7 @@ def filled(parts: Sequence[Part], low: Array, high: Array, points: int) -> Array
     return np.stack([x[inside], y[inside], z[inside]])
 
 
-def stand_up(parts: Sequence[Part]) -> Solid:
+def stand_up(parts: Sequence[Primitive]) -> Solid:
     """Scale and move parts so that they stand on the ground, the middle of their box on the z axis, within reach 1.
 
     The box is found on a grid, first a coarse one, then a fine one where the coarse one found something.
@@ -171,7 +171,7 @@ def stand_up(parts: Sequence[Part]) -> Solid:
     spacing = (high - low).max() / 47
     low, high = low + spacing / 2, high - spacing / 2  # points up to one spacing outside were counted
     middle = (low + high) / 2
-    scale = 1 / float(length(*(found - middle[:, None])).max())
+    scale = 1 / float(vector_length(*(found - middle[:, None])).max())
     reach = (high - low) / 2 * scale + 2 * spacing * scale
     offset = (float(middle[0]), float(middle[1]), float(low[2]))
     return Solid(parts, scale, offset, (float(reach[0]), float(reach[1]), 2 * float(reach[2])))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from torchcaps.data.datasets.viewpoints import CATEGORIES
-from torchcaps.data.turntable.solids import Block, Limb, Part, Point, Solid, Wheel, stand_up
+from torchcaps.data.turntable.solids import Block, Limb, Point, Primitive, Solid, Wheel, stand_up
 
 Draw = Callable[[float, float], float]  # a number between two others
 
@@ -35,7 +35,7 @@ def away(start: Point, length: float, pitch: float, yaw: float = 0.0) -> Point:
     return (x + flat * math.cos(left), y + flat * math.sin(left), z + length * math.sin(up))
 
 
-def animal(draw: Draw) -> list[Part]:
+def animal(draw: Draw) -> list[Primitive]:
     """A body on four legs, neck, head with ears or horns, tail."""
     long, thick = draw(0.35, 0.75), draw(0.14, 0.3)
     legs, leg_radius = draw(0.2, 0.75), draw(0.05, 0.11)
@@ -57,7 +57,7 @@ def animal(draw: Draw) -> list[Part]:
     ]
 
 
-def human(draw: Draw) -> list[Part]:
+def human(draw: Draw) -> list[Primitive]:
     """Legs apart or in stride, trunk, arms bent in any way, head, sometimes a hat or a load; a thin base plate."""
     legs, trunk, wide, thick = draw(0.55, 0.85), draw(0.4, 0.65), draw(0.16, 0.3), draw(0.1, 0.18)
     lean = draw(-12, 15)
@@ -65,7 +65,7 @@ def human(draw: Draw) -> list[Part]:
     shoulder = away(hip, trunk, 90 - lean)
     head_radius = draw(0.12, 0.19)
     limb = draw(0.06, 0.11)
-    parts: list[Part] = [
+    parts: list[Primitive] = [
         Limb((0, wide * 0.4, legs), (shoulder[0], wide * 0.6, shoulder[2]), thick, thick * draw(0.9, 1.2), True),
         Limb(hip, shoulder, thick * 1.1, thick * 1.1),
         Limb(shoulder, away(shoulder, head_radius + draw(0.15, 0.2), 90 - lean / 2), 0.07, head_radius),
@@ -86,7 +86,7 @@ def human(draw: Draw) -> list[Part]:
     return parts
 
 
-def airplane(draw: Draw) -> list[Part]:
+def airplane(draw: Draw) -> list[Primitive]:
     """A hull, wings high or low and straight or swept, tail with fin, engines, wheels."""
     long, thick = draw(0.7, 1.1), draw(0.09, 0.2)
     high = draw(0.2, 0.4) + thick
@@ -96,7 +96,7 @@ def airplane(draw: Draw) -> list[Part]:
     tail_z = high + thick * draw(0.3, 0.7)
     tail_span = span * draw(0.3, 0.45)
     fin = draw(0.15, 0.32)
-    parts: list[Part] = [
+    parts: list[Primitive] = [
         Limb((long * 0.7, 0, high), (-long * 0.3, 0, high), thick, thick),
         Limb((-long * 0.3, 0, high), (-long, 0, tail_z), thick, thick * 0.35),
         Limb((long * 0.7, 0, high), (long, 0, high - thick * 0.2), thick, thick * draw(0.3, 0.7)),
@@ -122,7 +122,7 @@ def airplane(draw: Draw) -> list[Part]:
     return parts
 
 
-def truck(draw: Draw) -> list[Part]:
+def truck(draw: Draw) -> list[Primitive]:
     """A cab, a load (box, tank, open bed or nothing but low sides), four to ten wheels."""
     long, wide = draw(0.65, 1.1), draw(0.24, 0.34)
     radius = draw(0.11, 0.2)
@@ -133,7 +133,7 @@ def truck(draw: Draw) -> list[Part]:
     load_long = (2 * long - 2 * cab_long - bonnet - 0.05) / 2
     load_x = -long + load_long
     top = draw(0.2, 0.55)
-    parts: list[Part] = [
+    parts: list[Primitive] = [
         Block((0, 0, floor), (long, wide * 0.7, 0.06), 0.02),
         Block(
             (cab_x - bonnet, 0, floor + cab_high),
@@ -163,7 +163,7 @@ def truck(draw: Draw) -> list[Part]:
     return parts
 
 
-def car(draw: Draw) -> list[Part]:
+def car(draw: Draw) -> list[Primitive]:
     """A low body, a cabin that slopes at both ends, four wheels, sometimes a spoiler or a roof rack."""
     long, wide = draw(0.65, 1.05), draw(0.3, 0.42)
     radius = draw(0.12, 0.2)
@@ -173,7 +173,7 @@ def car(draw: Draw) -> list[Part]:
     cabin_x = long * draw(-0.35, 0.05)
     cabin_z = floor + low + cabin_high * 0.8
     axle = long * draw(0.55, 0.7)
-    parts: list[Part] = [
+    parts: list[Primitive] = [
         Block((0, 0, floor), (long, wide, low), 0.07, draw(0.0, 0.15)),
         Block((cabin_x, 0, cabin_z), (cabin_long, wide * 0.92, cabin_high), 0.05, draw(0.15, 0.5), draw(-0.1, 0.05)),
         Wheel((axle, wide * 0.92, radius), radius, 0.08),
@@ -191,7 +191,7 @@ def car(draw: Draw) -> list[Part]:
     return parts
 
 
-BUILDERS: dict[str, Callable[[Draw], list[Part]]] = {
+BUILDERS: dict[str, Callable[[Draw], list[Primitive]]] = {
     "animal": animal,
     "human": human,
     "airplane": airplane,

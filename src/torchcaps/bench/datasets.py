@@ -38,7 +38,7 @@ def best_of(work: Callable[[], int], *, rounds: int = 5, seconds: float = 0.5) -
     return min(core for core, _ in spent), min(clock for _, clock in spent)
 
 
-def measure() -> list[dict[str, object]]:
+def measure_datasets() -> list[dict[str, object]]:
     """One row for each measurement, with its target."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -42,6 +42,6 @@ def uniform(seed: int, stream: int, positions: Tensor) -> Tensor:
     return shift_right(bits, 11).to(torch.float64) * 2.0**-53
 
 
-def whole_numbers(seed: int, stream: int, positions: Tensor, below: int | Tensor) -> Tensor:
+def integers(seed: int, stream: int, positions: Tensor, below: int | Tensor) -> Tensor:
     """Whole numbers from 0 up to, not including, ``below`` (at most 2^53), one for each position."""
     return (uniform(seed, stream, positions) * below).to(torch.int64)
