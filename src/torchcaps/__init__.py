@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchcaps.pretrained.hub import from_pretrained, push_to_hub, save_pretrained
     from torchcaps.train import fit, load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Model",
     "Output",
