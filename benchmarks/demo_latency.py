@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from benchmarks.serving import running_service
 
-from torchcaps.bench.steps import write_result
+from torchcaps.bench.steps import write_measurement
 from torchcaps.pretrained import load_samples
 from torchcaps.progress import progress_bar
 
@@ -81,7 +81,7 @@ def main() -> None:
                 "attack, fgsm": timed(client, "/api/attack", [each | {"epsilon": 0.1} for each in asked], 50),
             },
         }
-    print(write_result(given.out, "demo-latency", found), found)
+    print(write_measurement(given.out, "demo-latency", found), found)
 
 
 if __name__ == "__main__":

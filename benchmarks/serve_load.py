@@ -22,7 +22,7 @@ import httpx
 from benchmarks.demo_latency import NAME, quantiles
 from benchmarks.serving import running_service
 
-from torchcaps.bench.steps import write_result
+from torchcaps.bench.steps import write_measurement
 from torchcaps.pretrained import load_samples
 from torchcaps.progress import progress_bar
 
@@ -139,7 +139,7 @@ def main() -> None:
     command = ["demo", "--no-browser"] if given.command == "demo" else ["serve"]
     with running_service(*command) as service:
         found = asyncio.run(measure(service.address, given.clients, given.seconds, given.idle))
-    print(write_result(given.out, "serve-idle" if given.idle else "serve", found), found)
+    print(write_measurement(given.out, "serve-idle" if given.idle else "serve", found), found)
 
 
 if __name__ == "__main__":

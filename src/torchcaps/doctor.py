@@ -1,4 +1,4 @@
-"""One line of what ``torchcaps doctor`` has to say."""
+"""Checks of ``torchcaps doctor``: packages, devices, kernels, datasets, disk space, and advice about problems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.bench.forms import cxx_compiler, why_not_compiled
+from torchcaps.bench.workload import cxx_compiler, why_not_compiled
 from torchcaps.data import datasets
 from torchcaps.data.io.download import data_folders
 from torchcaps.data.registry import BY_HAND, GENERATED, HERE, TO_FETCH, dataset_status
@@ -30,13 +30,11 @@ from torchcaps.runtime import tune_process
 from torchcaps.train.device import check_bfloat16, fastest_device
 
 
-# MERGED What torchcaps finds around itself: packages, devices, data, room on disk; and the usual troubl
-# MERGED What this installation can do, line by line, and what to do about what it cannot.
 @dataclass(frozen=True)
-class Finding:
-    """What was looked at, what was found, and what to do if that is a problem.
+class Diagnosis:
+    """What was checked, what was found, and what to do if that is a problem.
 
-    ``detail`` marks what is for another program alone: a person would not find the rest among so many.
+    ``detail`` marks entries that only the JSON output has.
     """
 
     topic: str
@@ -46,12 +44,12 @@ class Finding:
 
 
 MALICIOUS = {"lightning-fabric": ("2.6.2", "2.6.3")}
-LITTLE_ROOM = 2e9  # bytes: a dataset and some runs
+LOW_DISK_SPACE = 2e9  # bytes: a dataset and some runs
 EXTRA = re.compile(r"""([\w.-]+).*extra == ['"](.+)['"]""")
 
 
-def find_packages() -> list[Finding]:
-    """Versions of what torchcaps needs, and what of its extras is installed, by what the package itself declares."""
+def check_packages() -> list[Diagnosis]:
+    """Versions of the dependencies, and which extras are installed, as declared by the package's metadata."""
     needed, extras = list[str](), dict[str, list[str]]()
     for text in metadata.requires("torchcaps") or []:
         declared = EXTRA.match(text)
@@ -62,187 +60,188 @@ def find_packages() -> list[Finding]:
     versions = {name: package_version(name) for name in sorted(needed) if name != "torch"}
     bad = [f"{name} {version}" for name, version in versions.items() if version in MALICIOUS.get(name, ())]
     missing = [name for name, version in versions.items() if version is None]
-    advice = f"{bad[0]} is a malicious release: install another at once" if bad else ""
+    advice = f"{bad[0]} is a malicious release: install another version now" if bad else ""
     advice = advice or (f"missing: pip install {' '.join(missing)}" if missing else "")
-    found = [Finding("packages", ", ".join(f"{name} {version}" for name, version in versions.items()), advice)]
+    found = [Diagnosis("packages", ", ".join(f"{name} {version}" for name, version in versions.items()), advice)]
     for extra, packages in extras.items():
         absent = [name for name in packages if package_version(name) is None]
         state = f"needs {', '.join(absent)}: pip install 'torchcaps[{extra}]'" if absent else "installed"
-        found.append(Finding(f"extra {extra}", state))
+        found.append(Diagnosis(f"extra {extra}", state))
     return found
 
 
-def find_devices() -> Iterator[Finding]:
-    """Everything that a run could compute on, and a graphics card that this torch cannot use."""
+def check_devices() -> Iterator[Diagnosis]:
+    """Devices that a run could use, and a GPU that this torch cannot use."""
     for number in range(torch.cuda.device_count()):
         about = torch.cuda.get_device_properties(number)
-        yield Finding(f"device cuda:{number}", f"{about.name}, {about.total_memory / 1e9:.1f} GB")
+        yield Diagnosis(f"device cuda:{number}", f"{about.name}, {about.total_memory / 1e9:.1f} GB")
     if torch.backends.mps.is_available():
-        yield Finding("device mps", "Apple's graphics processor")
+        yield Diagnosis("device mps", "Apple GPU")
     if not torch.cuda.is_available() and shutil.which("nvidia-smi"):
         build = torch.version.cuda
-        why = f"torch for CUDA {build} sees no card: update the driver" if build else "torch was built without CUDA"
-        yield Finding(
-            "device cuda", "a driver is installed, but torch sees no card", f"{why}; see pytorch.org/get-started"
+        why = f"torch for CUDA {build} finds no GPU: update the driver" if build else "torch was built without CUDA"
+        yield Diagnosis(
+            "device cuda", "a driver is installed, but torch finds no GPU", f"{why}; see pytorch.org/get-started"
         )
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if torch.get_num_threads() > allowed:
-        yield Finding(
-            "cores allowed",
+        yield Diagnosis(
+            "usable cores",
             f"{allowed}, fewer than threads",
-            f"threads wait for each other: set OMP_NUM_THREADS={allowed}",
+            f"threads compete for cores: set OMP_NUM_THREADS={allowed}",
         )
 
 
-def find_data() -> list[Finding]:
-    """Data folders and which datasets are in them."""
+def check_datasets() -> list[Diagnosis]:
+    """Data folders and the datasets in them."""
     found = []
     for folder in (path.parent for path in data_folders("any")):
         there = next(path for path in (folder, *folder.parents) if path.exists())
         state = "writable" if os.access(there, os.W_OK) else "not writable"
-        advice = "" if state == "writable" else "set TORCHCAPS_DATA to a folder that is"
-        found.append(Finding("data folder", f"{folder}, {state}", advice))
+        advice = "" if state == "writable" else "set TORCHCAPS_DATA to a writable folder"
+        found.append(Diagnosis("data folder", f"{folder}, {state}", advice))
     states: dict[str, list[str]] = {}
     for record in datasets:
         states.setdefault(dataset_status(record).state, []).append(record.name)
     remedies = {TO_FETCH: " (torchcaps data get NAME)", BY_HAND: " (torchcaps data get NAME says where to put it)"}
     for state in (HERE, GENERATED, TO_FETCH, BY_HAND):
         if state in states:
-            found.append(Finding(f"datasets {state}", ", ".join(states[state]) + remedies.get(state, "")))
+            found.append(Diagnosis(f"datasets {state}", ", ".join(states[state]) + remedies.get(state, "")))
     return found
 
 
-def find_room() -> Iterator[Finding]:
-    """Where runs and fetched files go: room on disk, and whether anything may be written there."""
-    for topic, folder in (("this folder", Path.cwd()), ("cache folder", cache_folder())):
+def check_disk() -> Iterator[Diagnosis]:
+    """Free space and permissions of the folders for runs and downloads; and the terminal's encoding."""
+    for topic, folder in (("current folder", Path.cwd()), ("cache folder", cache_folder())):
         there = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(there).free
-        advice = "little room: remove old runs, or work on another disk" if free < LITTLE_ROOM else ""
+        advice = "little disk space: delete old runs or use another disk" if free < LOW_DISK_SPACE else ""
         if not os.access(there, os.W_OK):
-            advice = "cannot be written: " + (
-                "start torchcaps in a folder of yours" if topic == "this folder" else "set XDG_CACHE_HOME or your home"
+            advice = "not writable: " + (
+                "run torchcaps in a folder that you own"
+                if topic == "current folder"
+                else "set XDG_CACHE_HOME to a writable folder"
             )
-        yield Finding(topic, f"{folder}, {free / 1e9:.1f} GB free", advice)
+        yield Diagnosis(topic, f"{folder}, {free / 1e9:.1f} GB free", advice)
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    advice = "" if encoding.startswith("utf") else "tables may look broken: set PYTHONUTF8=1"
-    yield Finding("output", f"{sys.stdout.encoding}, {shutil.get_terminal_size().columns} columns", advice)
+    advice = "" if encoding.startswith("utf") else "tables may be garbled: set PYTHONUTF8=1"
+    yield Diagnosis("output", f"{sys.stdout.encoding}, {shutil.get_terminal_size().columns} columns", advice)
 
 
-def examine() -> list[Finding]:
-    """All findings about this installation and machine."""
-    inside = [*_machine(), *_settings(), *_kernels(), *_forms(), *_convolutions()]
-    return [*inside, *find_devices(), *find_packages(), *find_data(), *find_room()]
+def diagnose() -> list[Diagnosis]:
+    """All checks of this installation and machine."""
+    inside = [*_machine(), *_settings(), *_kernels(), *_routings(), *_convolutions()]
+    return [*inside, *check_devices(), *check_packages(), *check_datasets(), *check_disk()]
 
 
-def _machine() -> list[Finding]:
+def _machine() -> list[Diagnosis]:
     count = os.cpu_count() or 1
     own = torch.get_num_threads()
     few = f"only {own} of {count} cores are used: unset OMP_NUM_THREADS" if own < count else ""
     missing = why_not_compiled()
     return [
-        Finding("system", platform.platform()),
-        Finding("Python", platform.python_version()),
-        Finding("torch", torch.__version__),
-        Finding("torchcaps", str(package_version("torchcaps"))),
-        Finding("processor", f"{processor_name()}, {count} cores, {torch.backends.cpu.get_cpu_capability()}"),
-        Finding("device", fastest_device()),
-        Finding("threads", str(own), few),
+        Diagnosis("system", platform.platform()),
+        Diagnosis("Python", platform.python_version()),
+        Diagnosis("torch", torch.__version__),
+        Diagnosis("torchcaps", str(package_version("torchcaps"))),
+        Diagnosis("processor", f"{processor_name()}, {count} cores, {torch.backends.cpu.get_cpu_capability()}"),
+        Diagnosis("device", fastest_device()),
+        Diagnosis("threads", str(own), few),
         _memory(),
-        Finding("C++ compiler", cxx_compiler() or "none", f"torch.compile cannot run: {missing}" if missing else ""),
+        Diagnosis("C++ compiler", cxx_compiler() or "none", f"torch.compile cannot run: {missing}" if missing else ""),
         _bfloat16(),
     ]
 
 
-def _memory() -> Finding:
+def _memory() -> Diagnosis:
     try:
         page, free, whole = (os.sysconf(name) for name in ("SC_PAGE_SIZE", "SC_AVPHYS_PAGES", "SC_PHYS_PAGES"))
     except (ValueError, OSError, AttributeError):  # not Linux
-        return Finding("memory", "this system does not tell")
-    low = "networks of paper size need more: use --size laptop or a smaller batch" if page * free < 2e9 else ""
-    return Finding("memory", f"{page * whole / 1e9:.1f} GB, {page * free / 1e9:.1f} GB free", low)
+        return Diagnosis("memory", "not reported by this system")
+    low = "paper-size networks need more: use --size laptop or a smaller batch" if page * free < 2e9 else ""
+    return Diagnosis("memory", f"{page * whole / 1e9:.1f} GB, {page * free / 1e9:.1f} GB free", low)
 
 
-def _bfloat16() -> Finding:
+def _bfloat16() -> Diagnosis:
     try:
         check_bfloat16()
     except TorchcapsError as error:
-        return Finding("bfloat16 on the CPU", "not usable", str(error))
-    return Finding("bfloat16 on the CPU", "usable")
+        return Diagnosis("bfloat16 on CPU", "not usable", str(error))
+    return Diagnosis("bfloat16 on CPU", "usable")
 
 
-def _settings() -> list[Finding]:
+def _settings() -> list[Diagnosis]:
     names = ("TORCHCAPS_KERNELS", "TORCHCAPS_MALLOC", "TORCHCAPS_DATA")
-    advice = {"TORCHCAPS_KERNELS": _asked_kernels()[1]}
-    found = [Finding(name, os.environ.get(name, "not set"), advice.get(name, "")) for name in names]
+    advice = {"TORCHCAPS_KERNELS": _selected_kernels()[1]}
+    found = [Diagnosis(name, os.environ.get(name, "not set"), advice.get(name, "")) for name in names]
     if tune_process():
-        return [*found, Finding("allocator", "tuned: freed memory is kept")]
-    told = os.environ.get("TORCHCAPS_MALLOC") == "0"
-    reason = "unset TORCHCAPS_MALLOC" if told else "only glibc can be tuned: large tensors cost more time elsewhere"
-    return [*found, Finding("allocator", "as the system has it", reason)]
+        return [*found, Diagnosis("allocator", "tuned to keep freed memory")]
+    disabled = os.environ.get("TORCHCAPS_MALLOC") == "0"
+    reason = "unset TORCHCAPS_MALLOC" if disabled else "only glibc can be tuned: large tensors are slower elsewhere"
+    return [*found, Diagnosis("allocator", "system default", reason)]
 
 
-def _asked_kernels() -> tuple[str, str]:
-    """The choice of kernels, and what is wrong with it."""
+def _selected_kernels() -> tuple[str, str]:
+    """The kernels that the environment selects, and what is wrong with the setting."""
     try:
         return kernel_choice(), ""
     except TorchcapsError as error:
-        return "nothing that is known", str(error)
+        return "unknown", str(error)
 
 
-def _kernels() -> list[Finding]:
+def _kernels() -> list[Diagnosis]:
     if find_spec("numba") is None:
-        return [Finding("numba", "not installed", "fused routings need it: pip install numba")]
+        return [Diagnosis("numba", "not installed", "fused routings need it: pip install numba")]
     from torchcaps.kernels import dynamic_loops, em_loops
 
-    found = [Finding("numba", str(package_version("numba")))]
+    found = [Diagnosis("numba", str(package_version("numba")))]
     for title, module in (("EM", em_loops), ("dynamic", dynamic_loops)):
         source = Path(str(module.__file__))
         compiled = next(value for value in vars(module).values() if hasattr(value, "stats"))
         folder = Path(compiled.stats.cache_path)
         kept = [index.stat().st_mtime for index in folder.glob(f"{source.stem}.*.nbi")]
         ready = kept and max(kept) >= source.stat().st_mtime
-        state = "compiled and kept" if ready else "not compiled yet, the first use takes some seconds"
-        found.append(Finding(f"kernels of {title} routing", f"{state}; in {folder}"))
+        state = "compiled and cached" if ready else "not compiled yet, the first use takes a few seconds"
+        found.append(Diagnosis(f"{title} routing kernels", f"{state}; in {folder}"))
     return found
 
 
-def _forms() -> list[Finding]:
-    """Which form of each routing runs, and why."""
+def _routings() -> list[Diagnosis]:
+    """Which kernels each routing uses, and why."""
     device = fastest_device()
     found = []
     for record in routings:
         fused = type(record.build(LAYER)).route_factors is not Routing.route_factors
-        found.append(Finding(f"routing {record.name}", _form(fused, device)))
+        found.append(Diagnosis(f"routing {record.name}", _routing_kernel(fused, device)))
     return found
 
 
-def _convolutions() -> list[Finding]:
-    """Which form of a convolution runs, and what was measured for the layers that were used so far."""
-    choice = _asked_kernels()[0]
+def _convolutions() -> list[Diagnosis]:
+    """Which convolution is used, and what was measured for the layers used so far."""
+    choice = _selected_kernels()[0]
     if choice == "plain" or fastest_device() != "cpu":
-        return [Finding("convolutions", f"PyTorch's: {'forced' if choice == 'plain' else 'others are for the CPU'}")]
+        return [Diagnosis("convolutions", f"PyTorch: {'forced' if choice == 'plain' else 'FFT is for the CPU'}")]
     cases = autotune.measured_cases()
     won = sum(autotune.wins(seconds) for _, seconds in cases)
-    so_far = f": {len(cases)} so far, {won} for Fourier transforms (--json lists them)" if cases else ""
-    words = f"PyTorch's or Fourier transforms, as a first measurement of each layer says{so_far}"
-    found = [Finding("convolutions", words)]
+    so_far = f": {len(cases)} measured so far, FFT won {won} (--json lists them)" if cases else ""
+    found = [Diagnosis("convolutions", f"PyTorch or FFT, whichever is faster for a layer{so_far}")]
     for case, seconds in cases:
         layer = f"{case.inputs} to {case.outputs} channels, {case.size} pixels, {case.kernel}x{case.kernel}"
         layer += f", stride {case.stride}"
         share = seconds["spectral"] / seconds["pytorch"]
-        winner = "Fourier transforms" if autotune.wins(seconds) else "PyTorch's"
+        winner = "FFT" if autotune.wins(seconds) else "PyTorch"
         about = f"{case.mode} of {case.batch}, threads {case.threads}: {winner} (ratio {share:.2f})"
-        found.append(Finding(layer, about, detail=True))
+        found.append(Diagnosis(layer, about, detail=True))
     return found
 
 
-def _form(fused: bool, device: str) -> str:
+def _routing_kernel(fused: bool, device: str) -> str:
     if not fused:
-        return "plain: matrix products, its only form"
-    if _asked_kernels()[0] == "plain":
+        return "plain: matrix products only"
+    if _selected_kernels()[0] == "plain":
         return "plain: forced"
     if find_spec("numba") is None:
         return "plain: numba is not installed"
     if device != "cpu":
-        return f"plain: the fused form is for the CPU, and the device is {device}"
-    return "fused; plain in float64, under torch.compile and for second derivatives"
+        return f"plain: fused kernels are for the CPU, and the device is {device}"
+    return "fused; plain in float64, with torch.compile and for second derivatives"

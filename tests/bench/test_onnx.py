@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from torchcaps.bench import claims as bench
-from torchcaps.bench.claims import CASES, Settings
-from torchcaps.bench.forms import Net
-from torchcaps.bench.timing import Budget
+from torchcaps.bench.claims import CASES, ClaimSettings
+from torchcaps.bench.timing import TimingBudget
+from torchcaps.bench.workload import NetSpec
 from torchcaps.models import models
 
-ONCE = Settings(Budget(rounds=2, seconds=0.0))
+ONCE = ClaimSettings(TimingBudget(rounds=2, seconds=0.0))
 
 
 def test_both_ratios_of_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "NETS", [(Net("lenet", "laptop"), (3,))])
+    monkeypatch.setattr(bench, "NETS", [(NetSpec("lenet", "laptop"), (3,))])
     ours, plain = CASES["onnx"](ONCE)
     assert ours.what == "lenet, laptop, 3 images: onnxruntime / ours"
     assert plain.what == "lenet, laptop, 3 images: onnxruntime / plain"

@@ -26,7 +26,7 @@ def test_names_come_from_the_registries_and_are_kept(own_cache: Path, monkeypatc
     assert own_cache.is_file()
     monkeypatch.setattr(completion, "registered_names", lambda: {"model": ["fresh"]})
     assert set(known_names("model")) == set(models.names()), "from the file: nothing is imported"
-    monkeypatch.setattr(completion, "source_mark", lambda: "changed")
+    monkeypatch.setattr(completion, "source_stamp", lambda: "changed")
     assert known_names("model") == ["fresh"]
     own_cache.write_text("{damaged")
     assert known_names("model") == ["fresh"]
@@ -41,7 +41,7 @@ def test_what_goes_on_with_what_was_typed(tmp_path: Path, monkeypatch: pytest.Mo
     assert complete("dataset")("ima") == ["images:"]
     assert complete("paper")("gu") == ["gu2021"]
     assert complete_list("attack")("fgsm,b") == ["fgsm,bim"]
-    assert complete("routing", before="routing=")("routing=d")[-1] == "routing=dynamic"
+    assert complete("routing", prefix="routing=")("routing=d")[-1] == "routing=dynamic"
     (tmp_path / "runs" / "first").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert complete_run("ru") == ["runs/"]

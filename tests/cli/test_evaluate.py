@@ -40,9 +40,9 @@ def test_robustness_end_to_end(typed: Typed, tmp_path: Path) -> None:  # noqa: F
         (["one", "--on", "multimnits"], "test 'multimnits' is unknown: did you mean 'multimnist'?"),
         (["one", "--attack", "pdg"], "attack 'pdg' is unknown: did you mean 'pgd'?"),
         (["one", "--attack", "transfer"], "needs another trained run: name one with --source"),
-        (["one", "--attack", "fgsm", "--epsilon", "a"], "--epsilon should be numbers behind commas"),
+        (["one", "--attack", "fgsm", "--epsilon", "a"], "--epsilon should be a comma-separated list of numbers"),
         (["one", "--attack", "fgsm", "--source", "nowhere"], "nowhere is not a directory"),
-        (["one", "--out", "x"], "are about robustness: name tests by --on or --attack"),
+        (["one", "--out", "x"], "apply to robustness tests: also pass --on or --attack"),
         (["one", "--on", "viewpoint"], "which glyphs does not set apart: train on one of smallnorb-azimuth"),
     ):
         code, said = typed("evaluate", *arguments)

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
-from torchcaps.cli.bench_tables import tell
+from torchcaps.cli.bench import print_result
 from torchcaps.cli.main import app, main
 
 ROOT = Path(__file__).parents[2]
@@ -115,9 +115,17 @@ def test_the_page_names_every_command_and_variable() -> None:
 
 def test_a_benchmark_is_told_to_a_person_or_to_a_program(capsys: pytest.CaptureFixture[str]) -> None:
     rows, shown = [{"model": "capsnet", "seconds": 0.5}], []
-    tell(True, rows, shown.append, Path("results/step.json"))
+    print_result(True, rows, shown.append, Path("results/step.json"))
     assert json.loads(capsys.readouterr().out) == rows
     assert shown == []
-    tell(False, rows, shown.append, Path("results/step.json"))
+    print_result(False, rows, shown.append, Path("results/step.json"))
     assert shown == [rows]
     assert "step.json" in capsys.readouterr().out
+
+
+def test_help_fits_in_80_columns_and_shows_defaults(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setenv("COLUMNS", "80")
+    for group in ((), ("data",), ("bench",)):
+        said = run(*group, "--help")
+        assert "..." not in said.partition("Commands:")[2], f"a summary is cut:\n{said}"
+    assert "[default: mnist]" in " ".join(run("train", "--help").split())

@@ -43,14 +43,17 @@ def test_a_plan_changes_nothing(typed: Typed, tmp_path: Path) -> None:  # noqa: 
     code, said = typed(*RANDOM, "--dry-run")
     assert code == 0, said
     assert "open" in said
-    assert "In all about 0 s for one worker" in said
+    assert "Total: about 0 s with one worker" in said
     assert not (tmp_path / "results").exists()
 
 
 def test_when_the_time_is_over_it_says_how_to_go_on(typed: Typed, tmp_path: Path) -> None:  # noqa: F811
     code, said = typed(*RANDOM, "--seeds", "1", "--budget", "0s")
     assert code == 0, said
-    assert "The time is over; everything is saved. 1 are left. Go on with: torchcaps reproduce choi2019 table3" in said
+    assert (
+        "Time budget reached; the state is saved. 1 cell remains. Resume with: torchcaps reproduce choi2019 table3"
+        in said
+    )
     assert not (tmp_path / "results" / "choi2019").exists()
 
 

@@ -65,7 +65,7 @@ def test_a_sheet_of_the_pictures_is_shown_before_training(
         main()
     said = capsys.readouterr()
     assert "training began" in said.err
-    assert f"Sheet of the pictures as the network sees them: {Path('here', 'pictures.png')}" in said.out
+    assert f"Contact sheet of the network's input: {Path('here', 'pictures.png')}" in said.out
     with Image.open("here/pictures.png") as sheet:
         pixels = np.asarray(sheet)
     assert pixels.shape[0] == 32 + 2 * 60 + 4  # a row for each class

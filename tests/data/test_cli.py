@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tests.helpers import dataset_files
-from torchcaps.cli.data import data_app, datasets_command, in_short
+from torchcaps.cli.data import data_app, datasets_command, short_count
 from torchcaps.data import datasets
 from torchcaps.errors import TorchcapsError
 
@@ -44,8 +44,8 @@ def test_datasets_lists_every_record() -> None:
         assert word in text
 
 
-def test_counts_in_short() -> None:
-    assert [in_short(count) for count in (900, 24_300, 60_000_000)] == ["900", "24.3k", "60M"]
+def test_short_counts() -> None:
+    assert [short_count(count) for count in (900, 24_300, 60_000_000)] == ["900", "24.3k", "60M"]
 
 
 def test_list_says_where_files_lie(tmp_path: Path) -> None:
@@ -60,11 +60,11 @@ def test_list_says_where_files_lie(tmp_path: Path) -> None:
 
 def test_verify_names_what_is_wrong(tmp_path: Path) -> None:
     dataset_files.write_digits(tmp_path / "own" / "mnist")  # in the right format, but not the originals
-    with pytest.raises(TorchcapsError, match="1 of 1 datasets are not intact"):
+    with pytest.raises(TorchcapsError, match="1 of 1 datasets are damaged"):
         run("data", "verify", "mnist")
-    with pytest.raises(TorchcapsError, match="not intact"):
+    with pytest.raises(TorchcapsError, match="damaged"):
         run("data", "verify")
-    with pytest.raises(TorchcapsError, match="not intact"):
+    with pytest.raises(TorchcapsError, match="damaged"):
         run("data", "verify", "cifar-10")
     assert "glyphs is generated" in run("data", "verify", "glyphs")
 

@@ -120,7 +120,7 @@ def test_command(torchcaps_command: Command, digits: Path, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "broken.png cannot be read" in done.stderr
     assert "second" in done.stdout
-    assert "The 20 least sure: least-sure.png" in done.stdout
+    assert "Least confident predictions (20): least-sure.png" in done.stdout
     assert (tmp_path / "least-sure.png").is_file()
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 22
     one = torchcaps_command("predict", TAG, str(digits / "more"), "--json")

@@ -10,8 +10,8 @@ import torch
 import torchcaps.reproduce.measures.accuracy as generated
 import torchcaps.reproduce.measures.timed as timed
 from tests.helpers.small_runs import measured, small_run
-from torchcaps.bench.forms import Subject as Timed
-from torchcaps.bench.timing import Budget
+from torchcaps.bench.timing import TimingBudget
+from torchcaps.bench.workload import Workload as Timed
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.acgan import GanSettings, generate
@@ -25,11 +25,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
 
 
 def test_times_are_shares_of_the_baselines(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed, "BUDGET", Budget(rounds=3))
+    monkeypatch.setattr(timed, "BUDGET", TimingBudget(rounds=3))
     clock = {10: 3.0, 40: 2.0}  # seconds of a step by its batch
     monkeypatch.setattr(
         timed,
-        "take_turns",
+        "time_workloads",
         lambda jobs, task, budget: {name: [clock[net.batch]] * 3 for name, (net, form) in jobs.items()},
     )
     others = {"baseline": runs[1]}
@@ -42,7 +42,7 @@ def test_times_are_shares_of_the_baselines(runs: list[RunFolder], monkeypatch: p
 
 
 def test_a_step_is_really_timed(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed, "BUDGET", Budget(rounds=3))
+    monkeypatch.setattr(timed, "BUDGET", TimingBudget(rounds=3))
     found = measured("step-time-ratio", runs[0], {"baseline": runs[1]})
     assert found.value is not None
     assert found.value > 0

@@ -1,4 +1,4 @@
-"""What the project claims about its speed, each as a ratio with a target that this machine can check."""
+"""The cases of ``torchcaps bench claims``: each measures ratios that the project claims, with their targets."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torchcaps.bench.forms import Net, Subject, why_not_compiled
-from torchcaps.bench.growth import BATCH, ITERATIONS, LARGE_BATCH, grow_memory, grow_time, routing_alone, training_step
+from torchcaps.bench.growth import (
+    BATCH,
+    ITERATIONS,
+    LARGE_BATCH,
+    memory_along_axis,
+    routing_alone,
+    time_along_axis,
+    training_step,
+)
 from torchcaps.bench.memory import step_memory
-from torchcaps.bench.steps import take_turns
-from torchcaps.bench.timing import Budget, Seconds, Summary, interleaved, ratio, threads
+from torchcaps.bench.steps import time_workloads
+from torchcaps.bench.timing import Seconds, Summary, TimingBudget, num_threads, ratio, time_interleaved
+from torchcaps.bench.workload import NetSpec, Workload, why_not_compiled
 from torchcaps.errors import TorchcapsError, need_extra
 from torchcaps.export import INPUT, MODULES, export_model, open_session
 
 
-# MERGED onnxruntime against ours: the same networks, answering on one thread.
-# MERGED The cases of ``torchcaps bench claims``: each measures some ratios in one run.
 @dataclass(frozen=True)
 class Check:
-    """A figure and what it should be.
+    """A measured figure and its target.
 
     Args:
-        what: in words, such as "training step, times the plain form".
+        what: description, such as "310K, step: plain / ours".
         measured: the figure; None if it was not measured.
-        low, high: where it should lie; None where there is no such bound. With neither, it is only reported.
-        spread: of the rounds, where it is a ratio of times.
-        note: why it was not measured, or what to know about it.
+        low, high: bounds of the target; None where there is none. Without either, the figure is only reported.
+        spread: quartiles over the rounds, for ratios of times.
+        note: why it was not measured, or other remarks.
     """
 
     what: str
@@ -42,7 +48,7 @@ class Check:
 
     @property
     def target(self) -> str:
-        """The bounds in words."""
+        """The target as text."""
         if self.low is not None and self.high is not None:
             return f"{self.low:g} to {self.high:g}"
         if self.low is not None:
@@ -51,7 +57,7 @@ class Check:
 
     @property
     def met(self) -> bool | None:
-        """Whether the figure lies where it should; None where nothing is asked or measured.
+        """Whether the target is met; None without a target or a measurement.
 
         >>> Check("ratio", 8.5, low=8).met, Check("ratio", 1.2, high=1.1).met, Check("ratio", 3.0).met
         (True, False, None)
@@ -61,20 +67,20 @@ class Check:
         return (self.low is None or self.measured >= self.low) and (self.high is None or self.measured <= self.high)
 
     def as_row(self) -> dict[str, Any]:
-        """For a result file."""
+        """The check as a row of a result file."""
         row: dict[str, Any] = {"what": self.what, "measured": self.measured, "target": self.target, "met": self.met}
         row |= {"low": self.low, "high": self.high}
         return row | ({"spread": self.spread} if self.spread else {}) | ({"note": self.note} if self.note else {})
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a case may be told: how long to measure, whether to compile, and how large its batches are.
+class ClaimSettings:
+    """ClaimSettings of a case: time limits, whether to measure torch.compile, and a divisor of batch sizes.
 
-    ``shrink`` divides all batches, to try out a case in little time; figures that count are measured with 1.
+    ``shrink`` is for trial runs; published figures are measured with 1.
     """
 
-    budget: Budget
+    budget: TimingBudget
     compiled: bool = False
     shrink: int = 1
 
@@ -82,25 +88,25 @@ class Settings:
         return max(1, images // self.shrink)
 
 
-Case = Callable[[Settings], list[Check]]
+Case = Callable[[ClaimSettings], list[Check]]
 
 
-def of_times(what: str, seconds: Seconds, name: str, base: str, *, note: str = "", **bounds: float) -> Check:
-    """A check of what one job takes over what another takes; the note also tells both times."""
+def ratio_check(what: str, seconds: Seconds, name: str, base: str, *, note: str = "", **bounds: float) -> Check:
+    """A check of the ratio of two jobs' times; the note has both times."""
     medians = [1000 * statistics.median(seconds[job]) for job in (name, base)]
     times = " and ".join(f"{each:,.{0 if each >= 10 else 2}f} ms" for each in medians)
     found = ratio(seconds, name, base)
     return Check(what, found["median"], spread=found, note=f"{times}; {note}" if note else times, **bounds)
 
 
-# Three kinds of routing, a network without any, and one of a paper's size; each with its numbers of images.
-NETS: list[tuple[Net, tuple[int, ...]]] = [
-    *((Net(name, "laptop"), (1, 32)) for name in ("capsnet", "matrix-capsnet", "ar-capsnet", "convnet-avg")),
-    (Net("capsnet"), (32,)),
+# Three routings, a network without routing, and one of paper size; each with its batch sizes.
+NETS: list[tuple[NetSpec, tuple[int, ...]]] = [
+    *((NetSpec(name, "laptop"), (1, 32)) for name in ("capsnet", "matrix-capsnet", "ar-capsnet", "convnet-avg")),
+    (NetSpec("capsnet"), (32,)),
 ]
 
 
-def onnx(settings: Settings) -> list[Check]:
+def onnx_inference(settings: ClaimSettings) -> list[Check]:
     """onnxruntime against ours and against the plain form: a core's time for an answer."""
     try:
         need_extra("export", "onnxruntime's speed", *MODULES)
@@ -111,45 +117,45 @@ def onnx(settings: Settings) -> list[Check]:
         with tempfile.TemporaryDirectory() as folder:
             session = open_session(export_model(net.create(), Path(folder) / "model.onnx").path, threads=1)
         for batch in map(settings.batch, batches):
-            seconds = answer_in_turns(session, replace(net, batch=batch), settings.budget)
+            seconds = time_onnx_inference(session, replace(net, batch=batch), settings.budget)
             what = f"{net.model}, {net.size}, {batch} image{'s' * (batch > 1)}: onnxruntime / {{}}"
-            checks.append(of_times(what.format("ours"), seconds, "onnxruntime", "torchcaps"))
-            checks.append(of_times(what.format("plain"), seconds, "onnxruntime", "plain"))
+            checks.append(ratio_check(what.format("ours"), seconds, "onnxruntime", "torchcaps"))
+            checks.append(ratio_check(what.format("plain"), seconds, "onnxruntime", "plain"))
     return checks
 
 
-def answer_in_turns(session: Any, net: Net, budget: Budget) -> Seconds:
-    """Seconds of a core for an answer by onnxruntime and by PyTorch, fast and plain, in every round."""
+def time_onnx_inference(session: Any, net: NetSpec, budget: TimingBudget) -> Seconds:
+    """CPU seconds of inference with onnxruntime and with both forms of PyTorch, interleaved."""
     images = {INPUT: net.images_and_labels()[0].numpy()}
-    jobs: dict[str, Callable[[], object]] = {form: Subject(net, form).infer for form in ("torchcaps", "plain")}
+    jobs: dict[str, Callable[[], object]] = {form: Workload(net, form).infer for form in ("torchcaps", "plain")}
     jobs["onnxruntime"] = lambda: session.run(None, images)
-    with threads(1):
-        return interleaved(jobs, budget, f"{net.model}, onnxruntime", clock=time.process_time)
+    with num_threads(1):
+        return time_interleaved(jobs, budget, f"{net.model}, onnxruntime", clock=time.process_time)
 
 
-# The networks of hinton2018 as the paper counts them: 32 pixels, five classes.
-LARGE = Net("matrix-capsnet", batch=8, image_size=32, classes=5)
-SMALL = Net("matrix-capsnet-68k", batch=8, image_size=32, classes=5)
-CAPSNET = Net("capsnet", batch=32)
+# The networks of hinton2018 with the paper's parameter counts: 32 pixels, five classes.
+LARGE = NetSpec("matrix-capsnet", batch=8, image_size=32, classes=5)
+SMALL = NetSpec("matrix-capsnet-68k", batch=8, image_size=32, classes=5)
+CAPSNET = NetSpec("capsnet", batch=32)
 NEAR_ONE = 0.9, 1.1  # exponents that count as linear
 DIGITS = 60_000  # training images of MNIST
 
 
-def matrix_capsules(settings: Settings) -> list[Check]:
+def matrix_capsules(settings: ClaimSettings) -> list[Check]:
     """Matrix capsules: fused EM routing against the plain form, in time and memory."""
     large, small = (replace(net, batch=settings.batch(net.batch)) for net in (LARGE, SMALL))
     reason = why_not_compiled() or (None if settings.compiled else "it takes minutes: ask for it with --compile")
     forms = ["torchcaps", "plain", *(() if reason else ("compiled",))]
-    with threads(1):
-        seconds = take_turns({form: (large, form) for form in forms}, "training", settings.budget)
-        fewer = take_turns({form: (small, form) for form in ("torchcaps", "plain")}, "training", settings.budget)
-    checks = [of_times("310K, step: plain / ours", seconds, "plain", "torchcaps", low=8)]
+    with num_threads(1):
+        seconds = time_workloads({form: (large, form) for form in forms}, "training", settings.budget)
+        fewer = time_workloads({form: (small, form) for form in ("torchcaps", "plain")}, "training", settings.budget)
+    checks = [ratio_check("310K, step: plain / ours", seconds, "plain", "torchcaps", low=8)]
     what = "310K, step: torch.compile of plain / ours"
     if reason:
         checks.append(Check(what, None, low=3.5, note=reason))
     else:
-        checks.append(of_times(what, seconds, "compiled", "torchcaps", low=3.5))
-    checks.append(of_times("68K, step: plain / ours", fewer, "plain", "torchcaps", low=5))
+        checks.append(ratio_check(what, seconds, "compiled", "torchcaps", low=3.5))
+    checks.append(ratio_check("68K, step: plain / ours", fewer, "plain", "torchcaps", low=5))
     ours, plain = (step_memory(large, form) for form in ("torchcaps", "plain"))
     note = f"{ours['activations'] / 1e6:.0f} MB and {plain['activations'] / 1e6:.0f} MB"
     checks.append(
@@ -159,37 +165,37 @@ def matrix_capsules(settings: Settings) -> list[Check]:
     return checks
 
 
-def two_threads(settings: Settings) -> list[Check]:
+def two_thread_speedup(settings: ClaimSettings) -> list[Check]:
     """Two threads against one, training the 310K matrix capsules."""
-    subject = Subject(replace(LARGE, batch=settings.batch(LARGE.batch)), "torchcaps")
+    workload = Workload(replace(LARGE, batch=settings.batch(LARGE.batch)), "torchcaps")
 
     def on(count: int) -> None:
-        with threads(count):
-            subject.train_step()
+        with num_threads(count):
+            workload.train_step()
 
-    seconds = interleaved({"one": lambda: on(1), "two": lambda: on(2)}, settings.budget, "one thread and two")
-    return [of_times("310K, step: one thread / two", seconds, "one", "two", low=1.7)]
+    seconds = time_interleaved({"one": lambda: on(1), "two": lambda: on(2)}, settings.budget, "one thread and two")
+    return [ratio_check("310K, step: one thread / two", seconds, "one", "two", low=1.7)]
 
 
-def capsnet(settings: Settings) -> list[Check]:
+def capsnet_step(settings: ClaimSettings) -> list[Check]:
     """CapsNet against PyTorch's own two convolutions and nothing else."""
     checks = []
     forms = ("torchcaps", "plain", "convolutions")
-    with threads(1):
+    with num_threads(1):
         for batch, most in ((32, 0.85), (128, 0.55)):
             net = replace(CAPSNET, batch=settings.batch(batch))
-            seconds = take_turns({form: (net, form) for form in forms}, "training", settings.budget)
+            seconds = time_workloads({form: (net, form) for form in forms}, "training", settings.budget)
             what = f"step of {net.batch}: {{}} / PyTorch's convolutions"
-            checks.append(of_times(what.format("ours"), seconds, "torchcaps", "convolutions", high=most))
-            checks.append(of_times(what.format("plain"), seconds, "plain", "convolutions"))
+            checks.append(ratio_check(what.format("ours"), seconds, "torchcaps", "convolutions", high=most))
+            checks.append(ratio_check(what.format("plain"), seconds, "plain", "convolutions"))
         net = replace(CAPSNET, batch=settings.batch(32))
-        seconds = take_turns({form: (net, form) for form in forms}, "inference", settings.budget)
+        seconds = time_workloads({form: (net, form) for form in forms}, "inference", settings.budget)
         what = f"inference of {net.batch}: ours / PyTorch's convolutions"
-        checks.append(of_times(what, seconds, "torchcaps", "convolutions", high=1.05))
+        checks.append(ratio_check(what, seconds, "torchcaps", "convolutions", high=1.05))
     return checks
 
 
-def routings(settings: Settings) -> list[Check]:
+def routing_cost(settings: ClaimSettings) -> list[Check]:
     """What a routing adds to CapsNet's step, and AR CapsNet's epoch against CapsNet's."""
     dynamic = replace(CAPSNET, batch=settings.batch(32))
     others = {
@@ -197,40 +203,40 @@ def routings(settings: Settings) -> list[Check]:
         for name in ("uniform", "discriminative-l2")
     }
     nets = {"dynamic": dynamic, **others}
-    # Each of the two has the batch of its paper; an epoch is a step's time by the number of steps.
+    # Each has the batch size of its paper; an epoch is the step time multiplied by the number of steps.
     epochs = {"ar-capsnet": settings.batch(100), "capsnet": settings.batch(128)}
     checks = []
-    with threads(1):
-        seconds = take_turns(
-            {name: (net, "own convolutions") for name, net in nets.items()}, "training", settings.budget
+    with num_threads(1):
+        seconds = time_workloads(
+            {name: (net, "pytorch convolutions") for name, net in nets.items()}, "training", settings.budget
         )
         what = "step with PyTorch's convolutions: {} / {}"
-        checks.append(of_times(what.format("dynamic", "uniform"), seconds, "dynamic", "uniform", high=1.1))
+        checks.append(ratio_check(what.format("dynamic", "uniform"), seconds, "dynamic", "uniform", high=1.1))
         what = what.format("discriminative", "dynamic")
-        checks.append(of_times(what, seconds, "discriminative-l2", "dynamic", note="the paper: at most 0.8"))
-        for form, convolutions in (("own convolutions", "PyTorch's"), ("torchcaps", "fast")):
-            jobs = {name: (Net(name, batch=batch), form) for name, batch in epochs.items()}
+        checks.append(ratio_check(what, seconds, "discriminative-l2", "dynamic", note="the paper: at most 0.8"))
+        for form, convolutions in (("pytorch convolutions", "PyTorch's"), ("torchcaps", "fast")):
+            jobs = {name: (NetSpec(name, batch=batch), form) for name, batch in epochs.items()}
             seconds = {
                 name: [DIGITS / epochs[name] * each for each in values]
-                for name, values in take_turns(jobs, "training", settings.budget).items()
+                for name, values in time_workloads(jobs, "training", settings.budget).items()
             }
             what = f"MNIST epoch with {convolutions} convolutions: AR CapsNet / CapsNet"
-            checks.append(of_times(what, seconds, "ar-capsnet", "capsnet", note="the paper: 0.19 on a GPU"))
+            checks.append(ratio_check(what, seconds, "ar-capsnet", "capsnet", note="the paper: 0.19 on a GPU"))
     return checks
 
 
-def linear(settings: Settings) -> list[Check]:
+def linear_scaling(settings: ClaimSettings) -> list[Check]:
     """Growth with batch and iterations: a straight line, and memory that stays."""
     checks = []
     for name, net, axis in (("matrix capsules", LARGE, BATCH), ("CapsNet", CAPSNET, LARGE_BATCH)):
         axis = replace(axis, values=tuple(images // min(settings.shrink, axis.values[0]) for images in axis.values))
-        steps = grow_time(net, axis, training_step, settings.budget, ["torchcaps"])["torchcaps"]
-        checks.append(of_growth(f"{name}: exponent of a step's time in the batch", steps))
+        steps = time_along_axis(net, axis, training_step, settings.budget, ["torchcaps"])["torchcaps"]
+        checks.append(growth_check(f"{name}: exponent of a step's time in the batch", steps))
         net = replace(net, batch=settings.batch(8))
-        alone = grow_time(net, ITERATIONS, routing_alone, settings.budget, ["torchcaps"])["torchcaps"]
-        checks.append(of_growth(f"{name}: exponent of the routing's time in iterations", alone))
+        alone = time_along_axis(net, ITERATIONS, routing_alone, settings.budget, ["torchcaps"])["torchcaps"]
+        checks.append(growth_check(f"{name}: exponent of the routing's time in iterations", alone))
     net = replace(LARGE, batch=settings.batch(8))
-    memory = grow_memory(net, ITERATIONS, ["torchcaps"])["torchcaps"]
+    memory = memory_along_axis(net, ITERATIONS, ["torchcaps"])["torchcaps"]
     for kind, words in (
         ("process", "the process's peak"),
         ("activations", "what a step keeps"),
@@ -244,17 +250,17 @@ def linear(settings: Settings) -> list[Check]:
     return checks
 
 
-def of_growth(what: str, times: dict[str, Any]) -> Check:
-    """A check of an exponent of time, beyond what does not grow; the note has the one of the whole time."""
+def growth_check(what: str, times: dict[str, Any]) -> Check:
+    """A check of the time's exponent beyond a fixed cost; the note has the exponent of the total time."""
     note = f"beyond a fixed cost; of the whole time {times['exponent']:.2f}"
     return Check(what, times["exponent_beyond_fixed"], *NEAR_ONE, note=note)
 
 
 CASES: dict[str, Case] = {
     "matrix-capsules": matrix_capsules,
-    "two-threads": two_threads,
-    "capsnet": capsnet,
-    "routings": routings,
-    "linear": linear,
-    "onnx": onnx,
+    "two-threads": two_thread_speedup,
+    "capsnet": capsnet_step,
+    "routings": routing_cost,
+    "linear": linear_scaling,
+    "onnx": onnx_inference,
 }

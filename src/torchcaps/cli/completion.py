@@ -1,7 +1,7 @@
-"""What a shell completes: names of models, datasets, routings, attacks, papers and shipped weights.
+"""Shell completion for names of models, datasets, routings, attacks, papers and shipped weights.
 
-The registries import torch, which takes seconds; nobody waits that long for the Tab key. So the names are kept in the
-cache folder, beside a mark of the source files they were read from.
+Reading the registries imports torch, which takes seconds. The names are therefore cached, together with a stamp of the
+source files they come from.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
 
 SOURCE = Path(__file__).parents[1]
-ROOMS = ("attacks", "data", "models", "pretrained", "reproduce/specs", "routing")  # where names are registered
+PACKAGES = ("attacks", "data", "data/datasets", "models", "pretrained", "reproduce/specs", "routing")  # that register
 
 
 def known_names(kind: str) -> list[str]:
-    """All names of a kind, from the cache where it is fresh."""
-    kept, mark = cache_folder() / "names.json", source_mark()
+    """All names of a kind, from the cache if it is up to date."""
+    cache, stamp = cache_folder() / "names.json", source_stamp()
     with contextlib.suppress(TorchcapsError, TypeError, KeyError):
-        found = read_json(kept)
-        if found["mark"] == mark:
-            return list(found["names"][kind])
+        cached = read_json(cache)
+        if cached["mark"] == stamp:
+            return list(cached["names"][kind])
     names = registered_names()
-    with contextlib.suppress(TorchcapsError):  # a home that cannot be written: slow, but it works
-        write_json(kept, {"mark": mark, "names": names})
+    with contextlib.suppress(TorchcapsError):  # a cache that cannot be written only costs time
+        write_json(cache, {"mark": stamp, "names": names})
     return names[kind]
 
 
@@ -49,39 +49,39 @@ def registered_names() -> dict[str, list[str]]:
     }
 
 
-def source_mark() -> str:
-    """Changes whenever a file that may register a name does."""
-    newest = max(path.stat().st_mtime_ns for room in ROOMS for path in (SOURCE / room).iterdir())
+def source_stamp() -> str:
+    """Version and newest modification time of the files that may register a name."""
+    newest = max(path.stat().st_mtime_ns for package in PACKAGES for path in (SOURCE / package).iterdir())
     return f"{__version__} {newest}"
 
 
-def complete(kind: str, *, before: str = "") -> Callable[[str], list[str]]:
-    """A function that gives the names which go on with what was typed; each behind ``before``, such as "routing="."""
+def complete(kind: str, *, prefix: str = "") -> Callable[[str], list[str]]:
+    """A completer for one name of a kind, after a prefix such as ``routing=``."""
 
-    def found(incomplete: str) -> list[str]:
-        return starting((f"{before}{name}" for name in known_names(kind)), incomplete)
+    def completions(incomplete: str) -> list[str]:
+        return matching((f"{prefix}{name}" for name in known_names(kind)), incomplete)
 
-    return found
+    return completions
 
 
 def complete_list(kind: str) -> Callable[[str], list[str]]:
-    """The same for names behind commas: the last one is completed."""
+    """A completer for a comma-separated list: it completes the last name."""
 
-    def found(incomplete: str) -> list[str]:
+    def completions(incomplete: str) -> list[str]:
         given, comma, last = incomplete.rpartition(",")
-        return [f"{given}{comma}{name}" for name in starting(known_names(kind), last)]
+        return [f"{given}{comma}{name}" for name in matching(known_names(kind), last)]
 
-    return found
+    return completions
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Shipped weights, and folders."""
+    """Complete names of shipped weights and directories."""
     typed = Path(incomplete)
     parent = typed if incomplete.endswith(("/", "\\")) else typed.parent
     folders = (f"{path.as_posix()}/" for path in sorted(parent.iterdir()) if path.is_dir()) if parent.is_dir() else ()
-    return [*starting(known_names("weights"), incomplete), *starting(folders, incomplete)]
+    return [*matching(known_names("weights"), incomplete), *matching(folders, incomplete)]
 
 
-def starting(names: Iterable[str], typed: str) -> list[str]:
-    """Those that go on with what was typed."""
+def matching(names: Iterable[str], typed: str) -> list[str]:
+    """The names that start with what was typed."""
     return [name for name in names if name.startswith(typed)]

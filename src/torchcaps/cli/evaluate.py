@@ -1,4 +1,4 @@
-"""torchcaps evaluate"""
+"""torchcaps evaluate, explain, predict and export: commands for trained runs"""
 
 from __future__ import annotations
 
@@ -9,63 +9,64 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete, complete_list, complete_run
-from torchcaps.cli.options import AsJson, Plugin
+from torchcaps.cli.options import AsJson, Plugin, split_names
 from torchcaps.errors import TorchcapsError
 
 
-# MERGED torchcaps explain
-# MERGED torchcaps predict
-# MERGED torchcaps export
-def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.")],
+def evaluate_command(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
     on: Annotated[
-        str | None, typer.Option(help="Tests of robustness behind commas: affnist, multimnist, acgan, viewpoint.")
+        str | None,
+        typer.Option(help="Comma-separated list of robustness tests: affnist, multimnist, acgan, viewpoint."),
     ] = None,
     attack: Annotated[
         str | None,
         typer.Option(
-            help="Attacks behind commas, such as 'fgsm,bim,pgd,autoattack,square'.",
+            help="Comma-separated list of attacks, e.g. 'fgsm,bim,pgd,autoattack,square'.",
             autocompletion=complete_list("attack"),
         ),
     ] = None,
     epsilon: Annotated[
-        str | None, typer.Option(help="Sizes of perturbations in [0, 1] behind commas.  [default: the usual ones]")
+        str | None,
+        typer.Option(help="Comma-separated list of perturbation sizes in [0, 1].  [default: standard values]"),
     ] = None,
-    norm: Annotated[str, typer.Option(help="What bounds a perturbation: 'linf' or 'l2'.")] = "linf",
-    images: Annotated[int, typer.Option(help="Use only so many images of each test set.", min=1)] = 500,
+    norm: Annotated[str, typer.Option(help="Norm of the perturbation, 'linf' or 'l2'.")] = "linf",
+    images: Annotated[int, typer.Option(help="Number of images of each test set.", min=1)] = 500,
     logits: Annotated[
-        str, typer.Option(help="What attacks see: 'strongest', 'logits', 'log-odds', 'atanh' or 'scores'.")
+        str, typer.Option(help="Logits that attacks use: 'strongest', 'logits', 'log-odds', 'atanh' or 'scores'.")
     ] = "strongest",
     source: Annotated[
-        Path | None, typer.Option(help="A run on which 'transfer' makes its images, and whose gradient is compared.")
+        Path | None, typer.Option(help="Source run for the 'transfer' attack and for comparing gradients.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the robustness of all runs.  [default: RUN/evaluation for each]")
+        Path | None, typer.Option(help="Directory for the results of all runs.  [default: RUN/evaluation for each run]")
     ] = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
-    """Test trained models on images that took no part in training or selection; or how robust they are."""
+    """Measure test accuracy, or robustness with --on and --attack."""
     from torchcaps.train import open_run
 
     folders = [open_run(path) for path in runs]
     if not on and not attack:
         if epsilon or source or out:
-            raise TorchcapsError("--epsilon, --source and --out are about robustness: name tests by --on or --attack")
+            raise TorchcapsError("--epsilon, --source and --out apply to robustness tests: also pass --on or --attack")
         _evaluate_clean(runs, json)
         return
     from torchcaps.evaluate import Request, evaluate_robustness, save_evaluation
 
     request = Request(
-        on=_names(on),
-        attack=_names(attack),
+        on=tuple(split_names(on)),
+        attack=tuple(split_names(attack)),
         epsilons=_numbers(epsilon) if epsilon else None,
         norm=norm,
         images=images,
         logits=logits,
         source=source,
     )
-    targets = [out or run.output("evaluation") for run in folders]  # refused before anything is computed
+    targets = [
+        out or run.output("evaluation") for run in folders
+    ]  # a directory that cannot be used is refused before anything is computed
     evaluations = []
     for run in folders:
         console.err.print(f"{run.path}")
@@ -80,7 +81,7 @@ def evaluate(
     if json:
         console.print_json(evaluations)
         return
-    _print(evaluations, norm)
+    _print_robustness(evaluations, norm)
     for path in written:
         console.out.print(f"Written: {path}", soft_wrap=True)
 
@@ -106,7 +107,7 @@ def _evaluate_clean(runs: list[Path], json: bool) -> None:
     console.print_table("Evaluation", ("run", "model", "data", "validation", "test"), rows, numbers=2)
 
 
-def _print(evaluations: list[dict[str, Any]], norm: str) -> None:
+def _print_robustness(evaluations: list[dict[str, Any]], norm: str) -> None:
     from torchcaps.evaluate.report import notes, summary_table
 
     columns, rows = summary_table(evaluations)
@@ -117,35 +118,33 @@ def _print(evaluations: list[dict[str, Any]], norm: str) -> None:
         console.out.print(note, soft_wrap=True)
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
-
-
 def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(each) for each in text.split(","))
     except ValueError as error:
-        raise TorchcapsError(f"--epsilon should be numbers behind commas, such as 0.1,0.3, got '{text}'") from error
+        raise TorchcapsError(
+            f"--epsilon should be a comma-separated list of numbers, such as 0.1,0.3, got '{text}'"
+        ) from error
 
 
-def explain(
-    run: Annotated[Path, typer.Argument(help="Folder of a trained run.")],
+def explain_command(
+    run: Annotated[Path, typer.Argument(help="Run directory.")],
     image: Annotated[
-        str | None, typer.Argument(help="A picture file, or the number of a test image.  [default: one of each class]")
+        str | None, typer.Argument(help="Image file, or index of a test image.  [default: one image per class]")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results.  [default: RUN/explain]")] = None,
-    only: Annotated[str | None, typer.Option(help="Names behind commas, such as 'couplings,votes'.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output directory.  [default: RUN/explain]")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Comma-separated list of explanations, e.g. 'couplings,votes'.")
+    ] = None,
     data: Annotated[
         str | None,
-        typer.Option(
-            help="Take test images of this dataset.  [default: the run's]", autocompletion=complete("dataset")
-        ),
+        typer.Option(help="Use test images of this dataset.  [default: the run's]", autocompletion=complete("dataset")),
     ] = None,
-    decoder: Annotated[Path | None, typer.Option(help="Also draw with the decoder of this run.")] = None,
+    decoder: Annotated[Path | None, typer.Option(help="Also reconstruct with the decoder of this run.")] = None,
     plugin: Plugin = None,
-    json: Annotated[bool, typer.Option(help="Print what explain.json has.")] = False,
+    json: AsJson = False,
 ) -> None:
-    """Look into a trained model: what its capsules hold, which places voted, what it found out about itself."""
+    """Visualize capsules, couplings and votes of a trained model."""
     from torchcaps.analysis.explain import explain as explain_model
     from torchcaps.data import load_dataset
     from torchcaps.train import load, open_run
@@ -161,7 +160,7 @@ def explain(
         load_dataset(data or config.data, "test"),
         folder,
         picture=image,
-        only=[name.strip() for name in only.split(",")] if only else (),
+        only=split_names(only),
         other=load(decoder) if decoder else None,
         title=title,
         run=str(run),
@@ -174,35 +173,37 @@ def explain(
         for each in report["explanations"].values()
         for number, file in enumerate(each["files"])
     ]
-    rows += [(f"{name}: left out", reason) for name, reason in report["skipped"].items()]
+    rows += [(f"{name}: skipped", reason) for name, reason in report["skipped"].items()]
     console.print_table(title, ("file", "finding"), rows)
     console.out.print(f"Page: {folder / 'index.html'}")
 
 
-LINES = 40  # pictures in the table: a longer one is for --csv
+MOST_ROWS = 40  # in the printed table; --csv has all
 
 
-def predict(
+def predict_command(
     run: Annotated[
         str,
-        typer.Argument(help="Folder of a trained run, or a name of 'torchcaps weights'.", autocompletion=complete_run),
+        typer.Argument(help="Run directory, or a name from 'torchcaps weights'.", autocompletion=complete_run),
     ],
-    pictures: Annotated[Path, typer.Argument(help="A picture, or a folder of pictures.")],
-    top: Annotated[int, typer.Option(help="How many classes to show for each picture.", min=1)] = 3,
-    csv: Annotated[Path | None, typer.Option(help="Also write all probabilities into this file.")] = None,
+    pictures: Annotated[Path, typer.Argument(help="Image file, or folder of images.")],
+    top: Annotated[int, typer.Option(help="Number of classes to show per image.", min=1)] = 3,
+    csv: Annotated[Path | None, typer.Option(help="Also write all probabilities to this CSV file.")] = None,
     least_sure: Annotated[
-        Path, typer.Option(help="Of several pictures, draw those with the least sure answers into this PNG file.")
+        Path, typer.Option(help="PNG file for the least confident predictions, if there are several images.")
     ] = Path("least-sure.png"),
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
-    """Say what is on pictures, with the probability of each class; a broken file is named and the rest goes on."""
-    from torchcaps.prediction import draw_least_sure, write_csv
-    from torchcaps.prediction import predict as ask
+    """Classify image files and print probabilities.
+
+    Files that cannot be read are reported and skipped.
+    """
+    from torchcaps.prediction import draw_least_sure, predict, write_csv
     from torchcaps.pretrained.loading import load_trained
 
     model = load_trained(run).model
-    found = ask(model, pictures)
+    found = predict(model, pictures)
     for problem in found.broken.values():
         console.warn(problem)
     drawn = draw_least_sure(model, found, least_sure) if len(found.answers) > 1 else 0
@@ -214,32 +215,32 @@ def predict(
     count = min(top, len(found.class_names))
     rows = [
         (str(each.path), *(f"{name}: {share:.1%}" for name, share in found.top(each, count)))
-        for each in found.answers[:LINES]
+        for each in found.answers[:MOST_ROWS]
     ]
-    places = ("answer", "second", "third", *(f"{place}th" for place in range(4, count + 1)))[:count]
-    console.print_table(run, ("picture", *places), rows)
-    if len(found.answers) > LINES:
-        console.out.print(f"and {len(found.answers) - LINES} more: --csv FILE or --json gives all of them")
+    ranks = ("prediction", "second", "third", *(f"{rank}th" for rank in range(4, count + 1)))[:count]
+    console.print_table(run, ("image", *ranks), rows)
+    if len(found.answers) > MOST_ROWS:
+        console.out.print(f"... and {len(found.answers) - MOST_ROWS} more; use --csv FILE or --json to get all.")
     if drawn:
-        console.out.print(f"The {drawn} least sure: {least_sure}", soft_wrap=True)
+        console.out.print(f"Least confident predictions ({drawn}): {least_sure}", soft_wrap=True)
     if csv:
         console.out.print(f"All probabilities: {csv}", soft_wrap=True)
 
 
-def export(
-    source: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or a name of 'torchcaps weights'.")],
-    to: Annotated[str, typer.Option(help="'onnx', or 'torch' for torch.export.")] = "onnx",
+def export_command(
+    source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, or a name from 'torchcaps weights'.")],
+    to: Annotated[str, typer.Option(help="Format: 'onnx', or 'torch' for torch.export.")] = "onnx",
     out: Annotated[
-        Path | None, typer.Option(help="The file.  [default: model.onnx in the run, or the weights' name here]")
+        Path | None, typer.Option(help="Output file.  [default: model.onnx in the run directory, or NAME.onnx here]")
     ] = None,
     plugin: Plugin = None,
 ) -> None:
-    """Write a trained model as a file for other programs, checked against PyTorch."""
+    """Export a trained model to ONNX or torch.export."""
     from torchcaps.export import export_model
 
     written = export_model(source, out, to=to)
     console.out.print(f"Written: {written.path}", soft_wrap=True)
-    taken = written.details["preprocessing"]
+    expected = written.details["preprocessing"]
     console.out.print(
-        f"Its scores differ by at most {written.difference:.0e} from PyTorch's. It takes {taken}.", soft_wrap=True
+        f"Largest difference from PyTorch's scores: {written.difference:.0e}. Input: {expected}.", soft_wrap=True
     )

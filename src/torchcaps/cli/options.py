@@ -1,4 +1,4 @@
-"""The flags that train and compare share, and how flags and a settings file become one."""
+"""Options that several commands share, and how they are combined with a settings file."""
 
 from __future__ import annotations
 
@@ -13,44 +13,45 @@ from torchcaps.errors import TorchcapsError
 
 Data = Annotated[
     str | None,
-    typer.Option(help="Dataset, see 'torchcaps datasets'.  [default: mnist]", autocompletion=complete("dataset")),
+    typer.Option(help="Dataset; see 'torchcaps datasets'.  [default: mnist]", autocompletion=complete("dataset")),
 ]
 Images = Annotated[
     str | None,
-    typer.Option(help="Your own pictures instead: a folder with a subfolder for each class, or a CSV file."),
+    typer.Option(help="Your own images instead: a folder with one subfolder per class, or a CSV file."),
 ]
-Size = Annotated[str | None, typer.Option(help="'laptop' or 'paper'.  [default: laptop]")]
-Epochs = Annotated[int | None, typer.Option(help="Passes over the training images.  [default: 5]")]
-Steps = Annotated[int | None, typer.Option(help="Stop after this many steps at most.")]
+Size = Annotated[str | None, typer.Option(help="Model size, 'laptop' or 'paper'.  [default: laptop]")]
+Epochs = Annotated[int | None, typer.Option(help="Number of epochs.  [default: 5]")]
+Steps = Annotated[int | None, typer.Option(help="Maximum number of training steps.")]
 StopAtAccuracy = Annotated[
-    float | None, typer.Option(help="Stop as soon as this share of the validation images is right, such as 0.985.")
+    float | None, typer.Option(help="Stop when the validation accuracy reaches this value, e.g. 0.985.")
 ]
-TrainImages = Annotated[int | None, typer.Option(help="Use only so many training images.")]
-TestImages = Annotated[int | None, typer.Option(help="Use only so many test images.")]
-BatchSize = Annotated[int | None, typer.Option(help="Images per step.  [default: the paper's]")]
-LearningRate = Annotated[float | None, typer.Option(help="[default: the paper's]")]
-Augment = Annotated[
-    str | None, typer.Option("--augmentation", help="Such as 'shift=2'; '' for none.  [default: the dataset's]")
+TrainImages = Annotated[int | None, typer.Option(help="Use only this many training images.")]
+TestImages = Annotated[int | None, typer.Option(help="Use only this many test images.")]
+BatchSize = Annotated[int | None, typer.Option(help="Images per step.  [default: from the paper]")]
+LearningRate = Annotated[float | None, typer.Option(help="Learning rate.  [default: from the paper]")]
+Augmentation = Annotated[
+    str | None, typer.Option(help="Augmentation, e.g. 'shift=2'; '' for none.  [default: the dataset's]")
 ]
-Device = Annotated[str | None, typer.Option(help="'auto', 'cpu', 'cuda', 'cuda:1', 'mps'.  [default: auto]")]
-Precision = Annotated[str | None, typer.Option(help="'auto', '32-true', 'bf16-mixed', '16-mixed'.  [default: auto]")]
-Devices = Annotated[int | None, typer.Option(help="Processes on each machine that share every batch.  [default: 1]")]
-Nodes = Annotated[int | None, typer.Option(help="Machines; started by srun or torchrun.  [default: 1]")]
-Strategy = Annotated[str | None, typer.Option(help="'ddp', or 'fsdp' to spread the weights.  [default: ddp]")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
-Config = Annotated[Path | None, typer.Option(help="Settings from a YAML file; flags come before it.")]
-Options = Annotated[
+Device = Annotated[str | None, typer.Option(help="'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'.  [default: auto]")]
+Precision = Annotated[str | None, typer.Option(help="'auto', '32-true', 'bf16-mixed' or '16-mixed'.  [default: auto]")]
+Devices = Annotated[int | None, typer.Option(help="Processes per node, which share every batch.  [default: 1]")]
+Nodes = Annotated[int | None, typer.Option(help="Number of nodes, started by srun or torchrun.  [default: 1]")]
+Strategy = Annotated[str | None, typer.Option(help="'ddp', or 'fsdp' to shard the weights.  [default: ddp]")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Config = Annotated[Path | None, typer.Option(help="YAML file with settings; flags take precedence.")]
+ModelOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="A setting of the model, such as 'routing=uniform'; may be repeated.",
-        autocompletion=complete("routing", before="routing="),
+        metavar="NAME=VALUE",
+        help="Model option, e.g. 'routing=uniform'. Repeatable.",
+        autocompletion=complete("routing", prefix="routing="),
     ),
 ]
 
 
 def load_plugins(paths: list[Path] | None) -> list[Path] | None:
-    """Run the files that the user named, so that what they register can be used by name."""
+    """Import the plugin files, so that what they register can be used by name."""
     from torchcaps.plugins import load_plugin
 
     for path in paths or []:
@@ -60,12 +61,23 @@ def load_plugins(paths: list[Path] | None) -> list[Path] | None:
 
 Plugin = Annotated[
     list[Path] | None,
-    typer.Option(callback=load_plugins, help="A Python file of yours that registers a routing, model or loss."),
+    typer.Option(
+        metavar="FILE", callback=load_plugins, help="Python file that registers a routing, model or loss. Repeatable."
+    ),
 ]
 
 
-def merge(config: Path | None, options: list[str] | None, flags: dict[str, Any]) -> dict[str, Any]:
-    """Settings from the file, overruled by flags."""
+def split_names(text: str | None) -> list[str]:
+    """The names in a comma-separated list.
+
+    >>> split_names("fgsm, pgd,"), split_names(None)
+    (['fgsm', 'pgd'], [])
+    """
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def merge_settings(config: Path | None, options: list[str] | None, flags: dict[str, Any]) -> dict[str, Any]:
+    """Settings from the file, overridden by the flags that were given."""
     from torchcaps.train import read_settings
 
     settings = read_settings(config) if config else {}
@@ -75,29 +87,39 @@ def merge(config: Path | None, options: list[str] | None, flags: dict[str, Any])
     return settings
 
 
-def data_of(data: str | None, images: str | None) -> str | None:
-    """The dataset's name, whichever of the two flags gave it."""
+def dataset_name(data: str | None, images: str | None) -> str | None:
+    """The dataset's name, from --data or --images."""
     if data and images:
-        raise TorchcapsError(f"--data {data} and --images {images} both name what to train on: leave one out")
+        raise TorchcapsError(f"--data {data} and --images {images} both name a dataset: use only one of them")
     return f"images:{images}" if images else data
 
 
-def introduce(data: str, *, quiet: bool) -> None:
-    """Say which pictures a user's own are, before anything is trained on them; of a known dataset, nothing."""
+def parse_option(option: str) -> tuple[str, Any]:
+    """Name and value of NAME=VALUE; the value is parsed as YAML: a number, a word or a list."""
+    from torchcaps.files import parse_yaml
+
+    name, sign, value = option.partition("=")
+    if not sign:
+        raise TorchcapsError(f"'{option}' should be written NAME=VALUE, such as routing=uniform")
+    return name, parse_yaml(value, f"the value of '{option}'")
+
+
+def describe_own_images(data: str, *, quiet: bool) -> None:
+    """Print class counts and warnings for a user's own images before training; nothing for a known dataset."""
     from torchcaps.compare.own_images import is_own_images, summarize_images
 
     if not is_own_images(data):
         return
     summary = summarize_images(data)
     if not quiet:
-        console.print_table("Pictures", ("class", "training", "test"), summary.rows, numbers=2)
+        console.print_table("Images", ("class", "training", "test"), summary.rows, numbers=2)
         console.out.print(summary.text, soft_wrap=True)
     for warning in summary.warnings:
         console.warn(warning)
 
 
-def write_sheet(data: str, target: Path, *, quiet: bool) -> None:
-    """Draw a user's own pictures as the network will see them, before it is trained; of a known dataset, nothing."""
+def write_contact_sheet(data: str, target: Path, *, quiet: bool) -> None:
+    """Draw a user's own images as the network will see them; nothing for a known dataset."""
     from torchcaps.compare.own_images import is_own_images, preview_sheet
     from torchcaps.files import atomic_path
 
@@ -106,14 +128,4 @@ def write_sheet(data: str, target: Path, *, quiet: bool) -> None:
     with atomic_path(target) as temporary:
         preview_sheet(data).save(temporary, format="PNG")
     if not quiet:
-        console.out.print(f"Sheet of the pictures as the network sees them: {target}", soft_wrap=True)
-
-
-def parse_option(option: str) -> tuple[str, Any]:
-    """From NAME=VALUE to the name and the value as YAML reads it: a number, a word, a list."""
-    from torchcaps.files import parse_yaml
-
-    name, sign, value = option.partition("=")
-    if not sign:
-        raise TorchcapsError(f"'{option}' should be written NAME=VALUE, such as routing=uniform")
-    return name, parse_yaml(value, f"the value of '{option}'")
+        console.out.print(f"Contact sheet of the network's input: {target}", soft_wrap=True)

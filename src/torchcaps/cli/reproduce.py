@@ -1,4 +1,4 @@
-"""torchcaps reproduce"""
+"""torchcaps reproduce, torchcaps report and torchcaps papers"""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 import shlex
 import sys
 import time
+from dataclasses import asdict
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,45 +16,46 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete
-from torchcaps.cli.options import AsJson
+from torchcaps.cli.options import AsJson, split_names
 from torchcaps.errors import TorchcapsError
 
-# MERGED torchcaps report
 if TYPE_CHECKING:
     from torchcaps.reproduce.jobs import Job
     from torchcaps.reproduce.runner import Folders
 
-Out = Annotated[Path, typer.Option(help="Folder of the results.")]
+Results = Annotated[Path, typer.Option("--out", help="Directory of the results.")]
 SpecFile = Annotated[
     Path | None, typer.Option(help="Spec file of a paper that is not part of torchcaps; see docs/reproduce.md.")
 ]
-Runs = Annotated[Path, typer.Option(help="Folder of the trained runs.")]
+Runs = Annotated[Path, typer.Option(help="Directory of the trained runs.")]
 
 
-def reproduce(
+def reproduce_command(
     paper: Annotated[
         str | None,
         typer.Argument(
-            help="Name of a paper, see 'torchcaps papers'; or 'all'. Omit it with --spec.",
-            autocompletion=complete("paper"),
+            help="Paper, see 'torchcaps papers'; or 'all'. Omit it with --spec.", autocompletion=complete("paper")
         ),
     ] = None,
     table: Annotated[str | None, typer.Argument(help="One of its tables or figures.  [default: all]")] = None,
     spec: SpecFile = None,
-    cell: Annotated[str | None, typer.Option(help="Only these cells, names behind commas.")] = None,
-    profile: Annotated[str, typer.Option(help="'laptop': small and short; 'paper': as the paper has it.")] = "laptop",
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.  [default: what each table asks]")] = None,
-    budget: Annotated[str | None, typer.Option(help="Stop after this time, such as 90s, 30m or 2h.")] = None,
-    engine: Annotated[str, typer.Option(help="'local', or 'slurm' for jobs of a cluster.")] = "local",
-    jobs: Annotated[int, typer.Option(min=1, help="How many workers share the work.")] = 1,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan and how long it will take.")] = False,
-    out: Out = Path("results"),
+    cell: Annotated[str | None, typer.Option(help="Comma-separated list of cells.  [default: all]")] = None,
+    profile: Annotated[
+        str, typer.Option(help="'laptop': small models, short training; 'paper': the paper's settings.")
+    ] = "laptop",
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds.  [default: set by each table]")] = None,
+    budget: Annotated[str | None, typer.Option(help="Time budget, e.g. 90s, 30m or 2h.")] = None,
+    engine: Annotated[str, typer.Option(help="'local', or 'slurm' for cluster jobs.")] = "local",
+    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel workers.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan and its estimated time.")] = False,
+    out: Results = Path("results"),
     runs: Runs = Path("runs/reproduce"),
     json: AsJson = False,
 ) -> None:
-    """Reproduce the tables and figures of a paper: train what they need, measure, and print ours beside the paper's.
+    """Reproduce the tables and figures of a paper.
 
-    What is done is kept: the same command again goes on where it stood. Several of them at once share the work.
+    Trains the models they need, measures them, and prints the results next to the paper's. Finished work is kept: the
+    same command resumes. Several processes that run the same command share the work.
     """
     from torchcaps.reproduce.engines import run_on_engine
     from torchcaps.reproduce.estimate import parse_duration
@@ -61,7 +64,7 @@ def reproduce(
     from torchcaps.reproduce.status import count_states
 
     until = time.time() + parse_duration(budget) if budget else math.inf
-    names = [name.strip() for name in (cell or "").split(",") if name.strip()]
+    cells = split_names(cell)
     if spec:
         if table:
             raise TorchcapsError(f"with --spec, name at most one table and no paper, got '{paper} {table}'")
@@ -70,22 +73,24 @@ def reproduce(
         specs = select_specs(paper)
     else:
         raise TorchcapsError("name a paper (see 'torchcaps papers') or give a spec file with --spec")
-    work = select_jobs(specs, check_profile(profile), table=table, cells=names, seeds=seeds)
+    work = select_jobs(specs, check_profile(profile), table=table, cells=cells, seeds=seeds)
     folders = Folders(out, runs)
     if dry_run:
         print_plan(work, folders, json)
         return
-    again = shlex.join(["torchcaps", *sys.argv[1:]])
+    command = shlex.join(["torchcaps", *sys.argv[1:]])
     context = RunnerContext(folders, until, failed_results(work, out), partial(console.err.print, soft_wrap=True))
-    with console.resumable(again):
+    with console.resumable(command):
         run_on_engine(engine, work, context, workers=jobs)
     print_tables(work, folders, json)
     states = count_states(work, out)
     if states["open"]:
-        left = f"The time is over; everything is saved. {states['open']} are left. Go on with:\n  {again}"
-        console.err.print(left, soft_wrap=True)
+        left = f"{states['open']} cell{'s' if states['open'] > 1 else ''}"
+        remain = "remain" if states["open"] > 1 else "remains"
+        message = f"Time budget reached; the state is saved. {left} {remain}. Resume with:\n  {command}"
+        console.err.print(message, soft_wrap=True)
     if states["failed"]:
-        console.err.print(f"{states['failed']} failed, and are tried again by the same command.")
+        console.err.print(f"{states['failed']} failed. Run the same command to retry.")
         raise typer.Exit(1)
 
 
@@ -100,7 +105,7 @@ def print_plan(jobs: list[Job], folders: Folders, json: bool) -> None:
         return
     console.print_table("Plan", PLAN_COLUMNS, rows, numbers=1)
     console.out.print(
-        f"In all about {format_duration(seconds)} for one worker; measures that were never taken here are not counted."
+        f"Total: about {format_duration(seconds)} with one worker, without measurements that never ran on this machine."
     )
 
 
@@ -116,15 +121,16 @@ def print_tables(jobs: list[Job], folders: Folders, json: bool) -> None:
         console.print_table(title, COLUMNS, rows, numbers=FIGURES)
 
 
-def report(
-    results: Annotated[Path, typer.Argument(help="Folder of results, as 'torchcaps reproduce' makes it.")] = Path(
-        "results"
-    ),
-    out: Annotated[Path, typer.Option(help="Folder for the pages.")] = Path("site/report"),
+def report_command(
+    results: Annotated[Path, typer.Argument(help="Directory of results from 'torchcaps reproduce'.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Directory for the HTML pages.")] = Path("site/report"),
     spec: SpecFile = None,
-    markdown: Annotated[Path | None, typer.Option(help="Folder for the same as Markdown.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write Markdown pages into this directory.")] = None,
 ) -> None:
-    """Build a site from result files: every paper's claims with verdicts, tables and figures."""
+    """Build a website from reproduced results.
+
+    It has every paper's claims with verdicts, tables and figures.
+    """
     from torchcaps.reproduce.jobs import load_spec_file
     from torchcaps.reproduce.markdown import write_markdown
     from torchcaps.reproduce.pages import write_site
@@ -135,3 +141,37 @@ def report(
     console.out.print(f"Report: {write_site(reports, out)}", soft_wrap=True)
     if markdown:
         console.out.print(f"Markdown: {write_markdown(reports, markdown)}", soft_wrap=True)
+
+
+def papers_command(
+    out: Results = Path("results"),
+    runs: Runs = Path("runs/reproduce"),
+    json: AsJson = False,
+) -> None:
+    """List the papers' tables and figures, with progress and time.
+
+    For each profile: how many cells are done, and the estimated time of all of them.
+    """
+    from torchcaps.reproduce.estimate import format_duration, shipped_machine
+    from torchcaps.reproduce.runner import Folders
+    from torchcaps.reproduce.status import table_states
+
+    states = table_states(Folders(out, runs))
+    if json:
+        console.print_json([asdict(state) for state in states])
+        return
+    for paper, tables in groupby(states, key=lambda state: state.paper):
+        rows = []
+        for state in tables:
+            profiles = [
+                f"{state.done[profile]}/{wanted}\n{format_duration(state.seconds[profile])}"
+                for profile, wanted in state.wanted.items()
+            ]
+            rows.append((state.table, state.title, str(state.cells), *profiles))
+        columns = ("table", "title", "cells", *states[0].wanted)
+        console.print_table(paper, columns, rows, numbers=len(columns) - 2)
+    console.out.print(
+        "For each profile: finished results out of cells times seeds, and the estimated time of all of them with one "
+        f"worker, from speeds measured here, otherwise on {shipped_machine()}. Measurements that never ran here are "
+        "not counted."
+    )

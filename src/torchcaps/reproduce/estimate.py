@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from torchcaps.bench.steps import take_turns
-from torchcaps.bench.timing import Budget
+from torchcaps.bench.steps import time_workloads
+from torchcaps.bench.timing import TimingBudget
 from torchcaps.data import datasets
 from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
@@ -48,9 +48,9 @@ def parse_duration(text: str) -> float:
 def format_duration(seconds: float | None) -> str:
     """A duration in its largest unit and the next one, if that is not zero; None is one that nobody knows.
 
-    >>> show_duration(7), show_duration(192.4), show_duration(7260), show_duration(90000), show_duration(None)
+    >>> format_duration(7), format_duration(192.4), format_duration(7260), format_duration(90000), format_duration(None)
     ('7 s', '3 min 12 s', '2 h 1 min', '1 d 1 h', '?')
-    >>> show_duration(0), show_duration(86400 + 60)
+    >>> format_duration(0), format_duration(86400 + 60)
     ('0 s', '1 d')
     """
     if seconds is None:
@@ -65,7 +65,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 SPEED_SETTINGS = ("model", "size", "options", "data", "batch_size")
-SHORT = Budget(rounds=5, seconds=5.0)
+SHORT = TimingBudget(rounds=5, seconds=5.0)
 SHIPPED = files("torchcaps.reproduce") / "speeds.json"
 
 
@@ -81,7 +81,7 @@ def settings_key(settings: dict[str, Any]) -> str:
 
 def measure_speed(config: RunConfig) -> float:
     """Of some training steps with random images, timed now."""
-    seconds = take_turns({config.model: (bench_net(config), "torchcaps")}, "training", SHORT)[config.model]
+    seconds = time_workloads({config.model: (bench_net(config), "torchcaps")}, "training", SHORT)[config.model]
     return config.batch_size / statistics.median(seconds)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from torchcaps.bench.forms import Net
-from torchcaps.bench.steps import take_turns
-from torchcaps.bench.timing import Budget, ratio, summary, threads
+from torchcaps.bench.steps import time_workloads
+from torchcaps.bench.timing import TimingBudget, num_threads, quartiles, ratio
+from torchcaps.bench.workload import NetSpec
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, register_measure
 from torchcaps.train import RunConfig, RunFolder, training_splits
 from torchcaps.train.sampler import steps_per_epoch
 
-BUDGET = Budget()
+BUDGET = TimingBudget()
 
 
 @register_measure(
@@ -45,11 +45,11 @@ def _configs(subject: MeasureInput) -> tuple[RunConfig, RunConfig]:
 def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measurement:
     """The ratio of two networks, each with so many steps."""
     nets = {"own": bench_net(own), "baseline": bench_net(other)}
-    with threads(1):
-        seconds = take_turns({name: (net, "torchcaps") for name, net in nets.items()}, "training", BUDGET)
+    with num_threads(1):
+        seconds = time_workloads({name: (net, "torchcaps") for name, net in nets.items()}, "training", BUDGET)
     factor, found = steps[0] / steps[1], ratio(seconds, "own", "baseline")
     details = {
-        "step_seconds": {name: summary(values) for name, values in seconds.items()},
+        "step_seconds": {name: quartiles(values) for name, values in seconds.items()},
         "step_ratio": found,
         "steps": dict(zip(nets, steps, strict=True)),
         "batch": {name: net.batch for name, net in nets.items()},
@@ -57,7 +57,7 @@ def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measurem
     return Measurement(factor * found["median"], details=details)
 
 
-def bench_net(config: RunConfig) -> Net:
+def bench_net(config: RunConfig) -> NetSpec:
     """What a run trains, for a clock: random images of the same shape."""
     channels, side, _ = config.image_shape
     minimised = {
@@ -65,7 +65,7 @@ def bench_net(config: RunConfig) -> Net:
         "reconstruction": config.reconstruction,
         "reconstruction_weight": config.reconstruction_weight,
     }
-    return Net(
+    return NetSpec(
         config.model,
         config.size,
         config.batch_size,

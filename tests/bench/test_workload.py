@@ -4,18 +4,17 @@ import pytest
 import torch
 from torch import nn
 
-from torchcaps.bench.forms import FORMS, ConvolutionFloor, Net, Subject, forms_for, use_own_convolutions
-from torchcaps.bench.memory import step_memory
+from torchcaps.bench.workload import FORMS, ConvolutionFloor, NetSpec, Workload, forms_for, use_pytorch_convolutions
 from torchcaps.errors import TorchcapsError
 from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.models import create_model, models
 
-TINY = Net("capsnet", "laptop", 2, options={"filters": 8, "types": 2, "hidden": (8, 8)})
+TINY = NetSpec("capsnet", "laptop", 2, options={"filters": 8, "types": 2, "hidden": (8, 8)})
 
 
 @pytest.mark.parametrize("name", models.names())
 def test_the_floor_is_the_convolutions_of_the_model(name: str) -> None:
-    net = Net(name, "laptop", 1)
+    net = NetSpec(name, "laptop", 1)
     model = net.create()
     floor = ConvolutionFloor(model)
     ours, theirs = ([part for part in each.modules() if isinstance(part, nn.Conv2d)] for each in (model, floor))
@@ -36,14 +35,14 @@ def test_own_convolutions_are_pytorchs_with_the_same_result() -> None:
     model = create_model("capsnet", size="laptop", filters=8, types=2).eval()
     images = torch.rand(2, 1, 28, 28)
     before = model(images).scores
-    use_own_convolutions(model)
+    use_pytorch_convolutions(model)
     assert {type(part) for part in model.modules() if isinstance(part, nn.Conv2d)} == {nn.Conv2d}
     torch.testing.assert_close(model(images).scores, before)
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "compiled"])
 def test_every_form_trains_and_answers(form: str) -> None:
-    subject = Subject(TINY, form)
+    subject = Workload(TINY, form)
     learned = next(subject.network.parameters())
     before = learned.detach().clone()
     subject.train_step()
@@ -55,7 +54,7 @@ def test_every_form_trains_and_answers(form: str) -> None:
 
 
 def test_a_step_lets_a_routing_climb() -> None:
-    subject = Subject(Net("capsnet-l2", "laptop", 2, options=TINY.options), "torchcaps")
+    subject = Workload(NetSpec("capsnet-l2", "laptop", 2, options=TINY.options), "torchcaps")
     couplings = dict(subject.model.named_buffers())["capsules.layers.0.routing.couplings"]
     before = couplings.clone()
     subject.train_step()
@@ -64,19 +63,6 @@ def test_a_step_lets_a_routing_climb() -> None:
 
 def test_which_forms_say_something() -> None:
     assert forms_for(TINY, compiled=False) == ["torchcaps", "plain", "straightforward", "convolutions"]
-    assert forms_for(Net("lenet"), compiled=True) == ["torchcaps", "plain", "compiled", "convolutions"]
+    assert forms_for(NetSpec("lenet"), compiled=True) == ["torchcaps", "plain", "compiled", "convolutions"]
     with pytest.raises(TorchcapsError, match="did you mean 'plain'"):
-        Subject(TINY, "plane")
-
-
-def test_memory_of_a_form_that_stores_all_votes_is_greater() -> None:
-    net = Net("matrix-capsnet", "laptop", 16, options={"types": (4, 4, 4)})
-    ours, theirs = step_memory(net, "torchcaps"), step_memory(net, "straightforward")
-    assert set(ours) == {"activations", "peak", "process"}
-    assert theirs["activations"] > 2 * ours["activations"]
-    assert theirs["peak"] >= theirs["activations"]
-
-
-def test_a_failure_in_the_other_process_is_one_sentence() -> None:
-    with pytest.raises(TorchcapsError, match=r"was not measured: .*setting of capsnet"):
-        step_memory(Net("capsnet", options={"filterz": 3}), "plain")
+        Workload(TINY, "plane")
