@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,23 @@ def test_command_line_starts_without_torch() -> None:
             for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
         }
         assert not top & {"torch", "numpy", "matplotlib", "lightning_fabric", "pydantic"}, path
+
+
+TRAIN = """
+import sys
+from torchcaps.cli.main import main
+sys.argv = "torchcaps train lenet --data glyphs --steps 1 --train-images 20 --test-images 10 --out run".split()
+try:
+    main()
+finally:
+    print(*sys.modules)
+"""
+
+
+def test_training_loads_neither_attacks_nor_matplotlib(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", TRAIN], cwd=tmp_path, capture_output=True, text=True, check=False)
+    loaded = set(done.stdout.split())
+    assert "torchcaps.train.loop" in loaded, done.stderr
+    unwanted = {"matplotlib", "torchcaps.attacks", "torchcaps.evaluate.acgan", "torchcaps.compare.report"}
+    assert not loaded & unwanted
+    assert len([name for name in loaded if name.startswith("torchcaps")]) < 130

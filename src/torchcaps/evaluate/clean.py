@@ -12,7 +12,6 @@ from torchcaps.data import ImageSet, Subset, TensorImages, datasets, load_datase
 from torchcaps.data.transforms import place
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.viewpoint import FAMILIAR
 from torchcaps.files import write_json
 from torchcaps.models import Model
 from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, read_validation_metrics, resolve
@@ -75,6 +74,8 @@ def stop_at_accuracy(config: RunConfig, accuracy: float, on: str = "validation")
 
 def stop_like_baseline(config: RunConfig, baseline: RunFolder) -> RunConfig:
     """The same settings, but the run ends where it is as good from familiar sides as a trained baseline is."""
+    from torchcaps.evaluate.viewpoint import FAMILIAR  # imports the attacks
+
     images = load_dataset(config.data, FAMILIAR)
     accuracy = evaluate_accuracy(load(baseline.path), images, description="familiar sides").accuracy
     if accuracy == 0:

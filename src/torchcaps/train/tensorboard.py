@@ -125,7 +125,8 @@ def coupling_maps(model: Model, images: Tensor) -> list[tuple[str, Tensor]]:
 
     Empty for a model without capsule layers.
     """
-    from torchcaps.analysis import inspect_layers, vote_maps  # imports matplotlib
+    from torchcaps.analysis.couplings import vote_maps
+    from torchcaps.analysis.inspection import inspect_layers
 
     try:
         output, layers = inspect_layers(model, images)
