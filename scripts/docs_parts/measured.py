@@ -9,8 +9,8 @@ from pathlib import Path
 
 from docs_parts.found import Number, Trial, attacked, grid_budget, milliseconds, numbers, trials
 from docs_parts.marks import Maker, table
+from torchcaps.html import escape_markdown
 from torchcaps.pretrained import list_pretrained
-from torchcaps.reproduce.tables import escape_markdown
 
 NOTHING = "Nothing was measured yet."
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from docs_parts.found import all_evidence
 from docs_parts.marks import Maker
-from torchcaps.reproduce.markdown import claims_table, summary_markdown
 from torchcaps.reproduce.report import ClaimVerdicts, judge_paper
+from torchcaps.reproduce.report_pages import claims_table, summary_markdown
 
 NOTHING = "No results yet: `torchcaps reproduce` makes them."
 DECIDED = ("holds", "does not hold")
@@ -34,7 +34,7 @@ def claim_verdicts(results: Path) -> dict[str, ClaimVerdicts]:
 
 
 def _measured(claims: dict[str, ClaimVerdicts]) -> bool:
-    return any(judgement.measured for judged in claims.values() for _, judgement in judged)
+    return any(verdict.measured for judged in claims.values() for _, verdict in judged)
 
 
 def makers(results: Path) -> dict[str, Maker]:

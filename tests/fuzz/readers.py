@@ -49,8 +49,8 @@ from torchcaps.pretrained.cards import read_card
 from torchcaps.pretrained.hub import from_folder, save_pretrained
 from torchcaps.pretrained.loading import load_trained_run
 from torchcaps.pretrained.model_card import model_card
-from torchcaps.reproduce.figures import table_pictures
-from torchcaps.reproduce.report import made_with
+from torchcaps.reproduce.figures import table_figures
+from torchcaps.reproduce.report import describe_origin
 from torchcaps.reproduce.results import gather_results, read_result
 from torchcaps.reproduce.runner import run_warnings
 from torchcaps.reproduce.spec import load_spec, parse_spec
@@ -153,8 +153,8 @@ def read_cell(path: Path) -> object:
     evidence = gather_results(spec, path.parents[2])[0]
     return (
         build_table(evidence, path.parts[-2]),
-        table_pictures(evidence, path.parts[-2]),
-        made_with([read_result(path)]),
+        table_figures(evidence, path.parts[-2]),
+        describe_origin([read_result(path)]),
     )
 
 

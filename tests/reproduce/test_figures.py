@@ -11,12 +11,12 @@ import pytest
 from tests.helpers.synthetic_results import made_spec, write_made
 from torchcaps.errors import TorchcapsError
 from torchcaps.html import ThemedFigure
-from torchcaps.reproduce.figures import curve_of, table_pictures
+from torchcaps.reproduce.figures import curve_of, table_figures
 from torchcaps.reproduce.results import gather_results, read_result
 
 
 def pictures(folder: Path, name: str = "fig1") -> list[ThemedFigure]:
-    return table_pictures(gather_results(made_spec(), folder)[0], name)
+    return table_figures(gather_results(made_spec(), folder)[0], name)
 
 
 def drawing(picture: ThemedFigure) -> str:

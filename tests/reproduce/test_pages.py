@@ -12,9 +12,8 @@ from tests.conftest import Command
 from tests.helpers.synthetic_results import made_spec, write_made
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.jobs import plan_jobs
-from torchcaps.reproduce.markdown import write_markdown
-from torchcaps.reproduce.pages import write_site
 from torchcaps.reproduce.report import PaperReport, find_specs, read_report, report_paper
+from torchcaps.reproduce.report_pages import write_markdown, write_site
 from torchcaps.reproduce.results import read_result, save_result
 from torchcaps.reproduce.spec import load_spec
 

@@ -66,7 +66,7 @@ def test_footnotes(tmp_path: Path) -> None:
     table = built(tmp_path)
     assert table.footnotes == [
         "careful",
-        "Made by earlier settings of this cell; it has not been measured anew.",
+        "Measured with earlier settings of this cell.",
         "Failed with seed 0: out of memory",
         "Not part of profile laptop.",
     ]
@@ -104,7 +104,7 @@ def test_a_table_that_is_too_wide_is_turned(tmp_path: Path, monkeypatch: pytest.
     write_made(tmp_path, "fig1/a", [12.5])
     write_made(tmp_path, "fig1/c", [13.5])
     assert built(tmp_path, "fig1").columns == ["FGSM,\N{NO-BREAK SPACE}%", "BIM,\N{NO-BREAK SPACE}%"]
-    monkeypatch.setattr("torchcaps.reproduce.tables.WIDE", 1)
+    monkeypatch.setattr("torchcaps.reproduce.tables.MAX_COLUMNS", 1)
     table = built(tmp_path, "fig1")
     assert table.columns == ["A"]
     assert table.rows == {

@@ -132,12 +132,11 @@ def report_command(
     It has every paper's claims with verdicts, tables and figures.
     """
     from torchcaps.reproduce.jobs import load_spec_file
-    from torchcaps.reproduce.markdown import write_markdown
-    from torchcaps.reproduce.pages import write_site
-    from torchcaps.reproduce.report import lead_words, read_report
+    from torchcaps.reproduce.report import describe_totals, read_report
+    from torchcaps.reproduce.report_pages import write_markdown, write_site
 
     reports = read_report(results, load_spec_file(spec) if spec else None)
-    console.out.print(lead_words(each.claims for each in reports), soft_wrap=True)
+    console.out.print(describe_totals(each.claims for each in reports), soft_wrap=True)
     console.out.print(f"Report: {write_site(reports, out)}", soft_wrap=True)
     if markdown:
         console.out.print(f"Markdown: {write_markdown(reports, markdown)}", soft_wrap=True)

@@ -182,7 +182,7 @@ CHARTS: tuple[tuple[str, Callable[[CellResult], bool], Painter], ...] = (
 )
 
 
-def table_pictures(paper: PaperEvidence, name: str) -> list[ThemedFigure]:
+def table_figures(paper: PaperEvidence, name: str) -> list[ThemedFigure]:
     """Everything of a table or figure that is looked at and not read."""
     table = paper.spec.tables[name]
     cells = [paper.cells[f"{name}/{cell}"] for cell in table.cells]

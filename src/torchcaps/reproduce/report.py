@@ -1,4 +1,7 @@
-"""What there is to tell about a results folder: every paper's claims with verdicts, tables and pictures."""
+"""The report on a results folder: claims with verdicts, tables and figures of every paper, and their wording.
+
+report_pages.py writes it as HTML and Markdown.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,12 @@ from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.html import ThemedFigure
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.claims_text import claimed_cells, table_label
-from torchcaps.reproduce.figures import table_pictures
+from torchcaps.reproduce.figures import table_figures
 from torchcaps.reproduce.results import CellResult, PaperEvidence, gather_results
 from torchcaps.reproduce.spec import Profile, Spec, list_papers, load_spec
 from torchcaps.reproduce.tables import PrintedTable, build_table, format_value
 from torchcaps.reproduce.verdicts import VERDICTS, ClaimVerdict, ComparisonResult, Verdict, judge_claim
 
-# MERGED What pages and Markdown say alike: verdicts, comparisons, tests and origins, in words without m
 ClaimVerdicts = list[tuple[Profile, ClaimVerdict]]
 
 
@@ -27,12 +29,12 @@ class Section:
     name: str
     profile: Profile
     table: PrintedTable | None
-    pictures: list[ThemedFigure]
+    figures: list[ThemedFigure]
 
 
 @dataclass(frozen=True)
 class PaperReport:
-    """A paper: each claim once for each profile that says something about it, and its tables."""
+    """A paper: each claim once per profile with results for it, and the tables and figures."""
 
     spec: Spec
     claims: ClaimVerdicts
@@ -56,7 +58,7 @@ def find_specs(folder: Path, extra: Spec | None = None) -> list[Spec]:
 
 
 def judge_paper(evidence: Iterable[PaperEvidence]) -> ClaimVerdicts:
-    """Every claim in each profile that has measured something of it; in the first if none has."""
+    """Judge every claim in each profile that has results for it, or in the first profile if none has."""
     profiles = list(evidence)
     found = []
     for name, claim in profiles[0].spec.claims.items():
@@ -66,7 +68,7 @@ def judge_paper(evidence: Iterable[PaperEvidence]) -> ClaimVerdicts:
 
 
 def report_paper(spec: Spec, folder: Path) -> PaperReport:
-    """Everything about one paper."""
+    """Collect everything about one paper."""
     evidence = gather_results(spec, folder)
     results = [result for each in evidence for cell in each.cells.values() for result in cell.results]
     return PaperReport(spec, judge_paper(evidence), _sections(evidence), results)
@@ -86,48 +88,48 @@ def read_report(folder: Path, spec: Spec | None = None) -> list[PaperReport]:
 
 
 def _sections(evidence: list[PaperEvidence]) -> list[Section]:
-    """Every table in each profile in which something of it was measured; in the first if in none."""
+    """Return every table in each profile that has results for it, or in the first profile if none has."""
     found = []
     for name, table in evidence[0].spec.tables.items():
         paths = [f"{name}/{cell}" for cell in table.cells]
         chosen = [each for each in evidence if each.has_results(paths)] or evidence[:1]
-        found += [Section(name, each.profile, build_table(each, name), table_pictures(each, name)) for each in chosen]
+        found += [Section(name, each.profile, build_table(each, name), table_figures(each, name)) for each in chosen]
     return found
 
 
 HOW_JUDGED = (
     "A claim is an ordering or a difference that a paper states. It holds where the whole 95 % interval of every "
     "comparison lies on the paper's side, does not hold where that of one lies wholly on the other side, and is "
-    "undecided else. Intervals are over seeds (Student's t, paired where the seeds are the same); with fewer than "
-    "three seeds they are over test images, taken as independent, and speak about the networks that were trained and "
-    "not about others. Every comparison is tested by itself: of a hundred between equals, five are decided by chance."
+    "otherwise undecided. Intervals are over seeds (Student's t, paired where the seeds are the same); with fewer than "
+    "three seeds they are over test images, assumed independent, and apply only to the networks that were trained. "
+    "Every comparison is tested on its own: of a hundred between equals, about five are decided by chance."
 )
-SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}  # so that no verdict is told by colour alone
+SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}  # a verdict must be readable without color
 
 
 def count_verdicts(judged: ClaimVerdicts) -> dict[Verdict, int]:
-    """How many claims have which verdict."""
-    return {verdict: sum(judgement.verdict == verdict for _, judgement in judged) for verdict in VERDICTS}
+    """Count the claims with each verdict."""
+    return {verdict: sum(claim.verdict == verdict for _, claim in judged) for verdict in VERDICTS}
 
 
-def lead_words(papers: Iterable[ClaimVerdicts]) -> str:
-    """The state of all claims in a sentence."""
+def describe_totals(papers: Iterable[ClaimVerdicts]) -> str:
+    """Summarize all claims in one sentence."""
     found = [judged for judged in papers if judged]
     claims = [claim for judged in found for claim in judged]
     counts = count_verdicts(claims)
-    missing = sum(not judgement.measured for _, judgement in claims)
+    missing = sum(not verdict.measured for _, verdict in claims)
     words = f"Of {len(claims)} claims in {len(found)} papers, {counts['holds']} hold in what was measured here, "
     words += f"{counts['does not hold']} do not, and {counts['undecided']} are undecided"
     return words + (f", {missing} of them because they are not measured yet." if missing else ".")
 
 
-def verdict_words(judgement: ClaimVerdict) -> str:
-    """A verdict with its sign; what nobody has measured has none."""
-    return f"{SIGNS[judgement.verdict]} {judgement.verdict}" if judgement.measured else "not measured"
+def describe_verdict(verdict: ClaimVerdict) -> str:
+    """Return a verdict with its sign, or 'not measured'."""
+    return f"{SIGNS[verdict.verdict]} {verdict.verdict}" if verdict.measured else "not measured"
 
 
 def describe_comparison(result: ComparisonResult) -> str:
-    """What came out of a comparison: the verdict, the interval and the test."""
+    """Describe the result of a comparison: verdict, interval and test."""
     if result.interval is None:
         return f"{result.verdict} ({result.test})" if result.measured else result.test
     found = result.interval
@@ -137,7 +139,7 @@ def describe_comparison(result: ComparisonResult) -> str:
 
 
 def section_title(name: str, title: str) -> str:
-    """A table's heading, with the number it has in the paper.
+    """Return a table's heading, with its number in the paper.
 
     >>> section_title("table1", "Errors"), section_title("black-box", "Errors")
     ('Table 1: Errors', 'Black box: Errors')
@@ -145,8 +147,8 @@ def section_title(name: str, title: str) -> str:
     return title if title.startswith("Table") else f"{table_label(name)}: {title}"
 
 
-def made_with(results: Sequence[CellResult]) -> str:
-    """Where the numbers come from."""
+def describe_origin(results: Sequence[CellResult]) -> str:
+    """Describe the origin of results: number of files, processors, torch versions and commits."""
     if not results:
         return "Nothing of this was measured yet."
     found = [result.environment for result in results]
