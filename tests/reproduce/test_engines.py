@@ -76,7 +76,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check(folder: Path, alone: Path, said: list[str]) -> None:
     assert values(folder) == values(alone), logs(folder)
     assert len(list((folder / "runs").glob("*/result.json"))) == TRAININGS
-    assert said[0].startswith("2 workers; what they say is in ")
+    assert said[0].startswith("2 workers; their logs are in ")
     assert said[-1].endswith(f"[{CELLS} done, 0 failed, 0 left]")
     assert logs(folder).count(" %\n") == CELLS, "each cell is done by one worker"
     environments = [each.environment for each in find_results(folder / "results")]

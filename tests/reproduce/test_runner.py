@@ -148,7 +148,7 @@ def test_what_another_runner_holds_is_left_to_it(tmp_path: Path) -> None:
     assert first.training is not None
     with file_lock(tmp_path / "runs" / ".locks" / f"{first.training.path(tmp_path / 'runs').name}.lock"):
         said = run(tmp_path, [first, both], until=time.time() + 3)
-    assert said == ["waiting for other runners to do what is left: 2 cells"]
+    assert said == ["waiting for other runners to finish 2 cells"]
     assert both.training is not None
     trained = [path.parent.name for path in (tmp_path / "runs").glob("*/result.json")]
     assert trained == [both.training.path(tmp_path).name], "the training that nobody holds is done meanwhile"

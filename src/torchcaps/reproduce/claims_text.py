@@ -11,7 +11,6 @@ from torchcaps.reproduce.results import CellResult, Evidence, PaperEvidence
 from torchcaps.reproduce.spec import Cell, Claim, ClaimComparison, Profile
 
 
-# MERGED Claims as formulas and in words: which cells count how often, what must be above what, and what
 def measure_record(cell: Cell) -> MeasureRecord | None:
     """The measure of a cell, if it has one that is known here."""
     return measures.get(cell.measure) if cell.measure in measures else None  # type: ignore[arg-type]

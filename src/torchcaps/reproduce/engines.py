@@ -1,7 +1,7 @@
-"""Where the work is done: in this process, in several on this machine, or in jobs of a Slurm cluster.
+"""Run jobs in this process, in several processes on this machine, or on a Slurm cluster.
 
-Every worker works through the same list in the same folders; who does what is settled among them by locks. So it does
-not matter when a worker begins, how many there are, and whether one is killed.
+Every worker goes through the same list of jobs in the same folders and takes a lock on what it does. So it does not
+matter when a worker starts, how many there are, or whether one is killed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from torchcaps.train import Interrupted
 from torchcaps.train.processes import stop_requests
 
 ENGINES = ("local", "slurm")
-POLL_SECONDS = 2.0  # seconds between two looks at the results
+POLL_SECONDS = 2.0  # between two checks for new results
 MAX_MINUTES = 366 * 24 * 60  # minutes; submitit's own limit is five of them
 
 
 def run_on_engine(engine: str, jobs: list[Job], context: RunnerContext, *, workers: int) -> None:
-    """Settle the work with so many workers; with one local worker it is this process."""
+    """Run jobs with a number of workers; a single local worker is this process."""
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
     jobs = [job for job in jobs if not context.is_finished(job)]
@@ -43,12 +43,12 @@ def run_on_engine(engine: str, jobs: list[Job], context: RunnerContext, *, worke
     if engine == "local" and workers == 1:
         run_jobs(jobs, context)
         return
-    # A folder for each call: what its workers say, and the file that tells them to stop.
+    # One folder per invocation, with the logs of the workers and the file that makes them stop.
     folder = context.folders.runs / "workers" / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{uuid.uuid4().hex[:4]}"
     stop_file = folder.absolute() / "stop"
     executor = _executor(engine, folder)
     threads = max(1, _cores() // workers) if engine == "local" else None
-    context.log(f"{workers} workers; what they say is in {folder}")
+    context.log(f"{workers} workers; their logs are in {folder}")
     with _ignore_interrupts():
         handles = [
             executor.submit(worker_main, jobs, replace(context, log=print), stop_file, threads, sys.argv)
@@ -60,8 +60,8 @@ def run_on_engine(engine: str, jobs: list[Job], context: RunnerContext, *, worke
 def worker_main(
     jobs: list[Job], context: RunnerContext, stop_file: Path, threads: int | None, command: list[str]
 ) -> None:
-    """What runs in a worker. Before Slurm ends it at its time limit, it saves and puts itself into the queue again."""
-    sys.argv = command  # results name the command that a person typed
+    """Entry point of a worker. When Slurm announces the time limit, it saves a checkpoint and requeues itself."""
+    sys.argv = command  # results record the command of the user
     torch.set_num_threads(threads or int(os.environ.get("SLURM_CPUS_PER_TASK", "1")))
     ending = False
 
@@ -77,13 +77,13 @@ def worker_main(
 
 
 def watch_workers(jobs: list[Job], context: RunnerContext, running: Callable[[], bool], stop_file: Path) -> None:
-    """Tell what the workers have done until the last of them ends; if somebody asks to stop, tell them."""
+    """Log results until the last worker ends; pass a request to stop on to the workers."""
     left, done, failed = list(jobs), 0, 0
     with progress_bar("cells", len(left)) as advance, stop_requests() as stop:
         alive = True
         while alive:
             time.sleep(POLL_SECONDS)
-            alive = running()  # before the last look at the results
+            alive = running()  # before the last check for results
             for job in [job for job in left if context.is_finished(job)]:
                 left.remove(job)
                 result = current_result(job, context.folders.results)
@@ -93,13 +93,11 @@ def watch_workers(jobs: list[Job], context: RunnerContext, running: Callable[[],
                 advance(1)
             if stop() and not stop_file.exists():
                 write_text(stop_file, "")
-                context.log("stopping: the workers save what they have")
+                context.log("stopping: the workers save their checkpoints")
         if stop():
             raise Interrupted
     if left and not context.should_stop():
-        raise TorchcapsError(
-            f"all workers ended, but {len(left)} cells are left: {stop_file.parent} has what they said"
-        )
+        raise TorchcapsError(f"all workers ended, but {len(left)} cells remain: see their logs in {stop_file.parent}")
 
 
 def _executor(engine: str, folder: Path) -> Any:
@@ -115,7 +113,7 @@ def _executor(engine: str, folder: Path) -> Any:
         executor = submitit.SlurmExecutor(folder)
     except RuntimeError as error:
         raise TorchcapsError("engine 'slurm' needs Slurm's commands on this machine: sbatch, srun, squeue") from error
-    # What a cluster needs besides (partition, account, time limit, GPU) comes from Slurm's own SBATCH_... variables.
+    # Partition, account, time limit and GPUs are set by Slurm's own SBATCH_... variables.
     executor.update_parameters(job_name="torchcaps", time=None, cpus_per_task=1)
     return executor
 
@@ -125,10 +123,10 @@ def _any_running(workers: list[Any]) -> bool:
 
 
 def _any_queued(workers: list[Any]) -> bool:
-    """Whether one of Slurm's jobs waits or runs, by the queue: not every cluster keeps the accounts submitit reads."""
+    """Whether a Slurm job is pending or running. Asks squeue: not every cluster has the accounting submitit reads."""
     command = ["squeue", "--noheader", "--format", "%T", "--jobs", ",".join(job.job_id for job in workers)]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    # A queue that cannot be asked just now says nothing about the jobs; one that has forgotten them does.
+    # If squeue fails, the jobs may still run, unless it no longer knows their ids.
     return bool(asked.stdout.strip()) or (asked.returncode != 0 and "Invalid job id" not in asked.stderr)
 
 
@@ -138,7 +136,7 @@ def _cores() -> int:
 
 @contextlib.contextmanager
 def _ignore_interrupts() -> Iterator[None]:
-    """What is started inside does not hear Ctrl-C: this process tells its workers how to stop."""
+    """Start processes that ignore Ctrl-C: this process tells its workers to stop."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

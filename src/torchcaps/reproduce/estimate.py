@@ -29,8 +29,6 @@ from torchcaps.train import RunConfig, RunFolder
 from torchcaps.train.loop import FEWEST_VALIDATIONS, MATCHING_VALIDATIONS
 from torchcaps.train.splits import MOST_VALIDATION
 
-# MERGED How many images a second a network trains on: timed for a few steps on this machine, or once on
-# MERGED How long work will take, from how fast the same networks were before.
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 

@@ -21,7 +21,6 @@ from torchcaps.reproduce.claims_text import describe_conditions, measure_record
 from torchcaps.reproduce.intervals import mean_interval
 from torchcaps.reproduce.results import CellResult, Evidence, Number, PaperEvidence
 
-# MERGED Pictures of a paper's figures from result files: curves, histograms, values with their interval
 # What is drawn to the right and upward, by measure.
 AXES = {
     "attack-accuracy": ("epsilon, pixels in [0, 1]", "accuracy, %"),

@@ -1,4 +1,4 @@
-"""A result of a cell, as a file: whole, checked when it is read, and enough to say where the number comes from."""
+"""Result files, one per cell and seed, and the collected results of a paper."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from torchcaps.files import read_json, read_yaml, write_json
 from torchcaps.reproduce.jobs import plan_jobs
 from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec
 
-# MERGED What a results folder holds about a paper, cell by cell: nothing here measures anything.
-# Far beyond what any measure gives, and small enough for sums and squares of it.
+# Beyond any real value, and small enough for sums and squares.
 Number = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False, strict=True)]
 Seconds = Annotated[Number, Field(ge=0)]
 
 
 class TrainingBudget(BaseModel):
-    """The settings of a training that stand under a table."""
+    """The settings of a training that a table's caption names."""
 
     data: str = ""
     epochs: int = Field(ge=1, lt=1 << 53, strict=True)
@@ -34,7 +33,7 @@ def _check_training(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 class CellResult(BaseModel):
-    """One cell with one seed. Exactly one of ``value`` with ``details`` and ``error`` says something."""
+    """The result of one cell with one seed: either ``value`` and ``details``, or ``error``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,23 +49,23 @@ class CellResult(BaseModel):
     images: int | None = Field(default=None, ge=1, lt=1 << 53)
     details: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
-    picture: str | None = None  # name of a file beside this one
-    error: str | None = None  # one sentence, if it failed
-    selection_split: str | None = None  # which images chose the checkpoint
-    training: Annotated[dict[str, Any], AfterValidator(_check_training)] | None = None  # settings of the run
+    picture: str | None = None  # name of a file in the same folder
+    error: str | None = None  # one sentence, if the cell failed
+    selection_split: str | None = None  # the split that selected the checkpoint
+    training: Annotated[dict[str, Any], AfterValidator(_check_training)] | None = None  # configuration of the run
     fingerprint: str
     training_seconds: Seconds | None = None
-    seconds: Seconds = 0.0  # of the measure
+    seconds: Seconds = 0.0  # duration of the measurement
     environment: dict[str, Any]
 
 
 def save_result(path: Path, result: CellResult) -> None:
-    """Write a result, whole or not at all."""
+    """Write a result atomically."""
     write_json(path, result.model_dump(mode="json"))
 
 
 def read_result(path: Path) -> CellResult:
-    """A result from its file, or one sentence that says what is wrong with it."""
+    """Read and check a result file."""
     try:
         return CellResult.model_validate(read_json(path))
     except ValidationError as error:
@@ -78,24 +77,24 @@ def read_result(path: Path) -> CellResult:
 
 
 def find_results(folder: Path, paper: str | None = None) -> Iterator[CellResult]:
-    """All results in a folder ``<paper>/<table>/<cell>-<profile>-seed<k>.json``; one that lies elsewhere is refused."""
+    """Yield all results ``<paper>/<table>/<cell>-<profile>-seed<k>.json``; one in the wrong place is refused."""
     for path in sorted(folder.glob(f"{paper or '*'}/*/*-seed*.json")):
         result = read_result(path)
         name = f"{result.cell}-{result.profile}-seed{result.seed}.json"
         if path != folder / result.paper / result.table / name:
             place = f"{result.paper}/{result.table}/{name}"
-            raise TorchcapsError(f"{path} holds the result that belongs to {place}: move it there, or delete it")
+            raise TorchcapsError(f"{path} contains the result of {place}: move it there, or delete it")
         yield result
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known about one cell in one profile.
+    """All results of one cell in one profile.
 
     Args:
-        results: one for each seed, without those that failed.
-        failures: those that failed, of seeds that have no result.
-        outdated: the results were made by earlier settings of the spec, and newer ones are not there.
+        results: one for each seed, without failures.
+        failures: results of seeds that failed.
+        outdated: the results were measured with earlier settings of the spec, and there are no current ones.
     """
 
     cell: Cell
@@ -105,12 +104,12 @@ class Evidence:
 
     @property
     def values(self) -> dict[int, float]:
-        """The numbers by seed; a picture or a curve has none."""
+        """The values by seed; an image or a curve has none."""
         return {result.seed: result.value for result in self.results if result.value is not None}
 
     @property
     def images(self) -> int | None:
-        """Of how many images the value is a share, if it is one."""
+        """The number of images of which the value is a percentage, or None if it is not one."""
         valued = [result for result in self.results if result.value is not None]
         shares = [each.images for each in valued if each.images and each.unit == "%" and 0 <= (each.value or 0) <= 100]
         return min(shares) if shares and len(shares) == len(valued) else None
@@ -118,21 +117,21 @@ class Evidence:
 
 @dataclass(frozen=True)
 class PaperEvidence:
-    """A paper in one profile: the evidence for each ``table/cell``."""
+    """All results of a paper in one profile, by ``table/cell``."""
 
     spec: Spec
     profile: Profile
-    folder: Path  # of this paper's results
+    folder: Path  # with this paper's results
     cells: dict[str, Evidence]
-    notes: dict[str, str]  # ours on claims, by their names
+    notes: dict[str, str]  # our notes on claims, by the name of the claim
 
     def has_results(self, paths: Iterable[str] | None = None) -> bool:
-        """Whether anything was measured, of these cells or at all."""
+        """Whether there is any result, for these cells or for all."""
         return any(self.cells[path].results or self.cells[path].failures for path in paths or self.cells)
 
 
 def gather_results(spec: Spec, folder: Path) -> list[PaperEvidence]:
-    """All results of a paper, for each profile; a result that fits no cell of the spec is refused."""
+    """Collect the results of a paper for each profile; a result of an unknown cell is refused."""
     found: dict[tuple[str, str], list[CellResult]] = {}
     for result in find_results(folder, spec.paper):
         path = f"{result.table}/{result.cell}"
@@ -140,7 +139,7 @@ def gather_results(spec: Spec, folder: Path) -> list[PaperEvidence]:
             spec.cell(path)
         except TorchcapsError as error:
             raise TorchcapsError(
-                f"{folder / spec.paper} holds a result that the paper's spec does not: {error}"
+                f"{folder / spec.paper} contains a result that does not fit the spec: {error}"
             ) from None
         found.setdefault((result.profile, path), []).append(result)
     notes = read_notes(spec, folder)
@@ -150,7 +149,7 @@ def gather_results(spec: Spec, folder: Path) -> list[PaperEvidence]:
 
 
 def read_notes(spec: Spec, folder: Path) -> dict[str, str]:
-    """What was written beside the results of a paper about its claims: ``notes.yaml``, a text for a claim's name."""
+    """Read our notes on a paper's claims from ``notes.yaml`` next to its results: a text for each claim."""
     source = folder / spec.paper / "notes.yaml"
     if not source.is_file():
         return {}
@@ -174,7 +173,7 @@ def _cells(spec: Spec, profile: Profile, found: dict[tuple[str, str], list[CellR
 
 
 def _evidence(cell: Cell, found: list[CellResult], fingerprint: str | None) -> Evidence:
-    """Results of the settings as they are now; only where there are none, those of earlier settings."""
+    """Prefer results with the current settings; without any, use outdated ones."""
     current = [result for result in found if result.fingerprint == fingerprint]
     used = sorted(current or found, key=lambda result: result.seed)
     return Evidence(

@@ -1,4 +1,7 @@
-"""The run that a training asks for: taken as it is, gone on with, or begun."""
+"""Run jobs: train the runs that cells need, measure them, and write the results.
+
+Several runners may share the same folders: lock files keep them from doing the same work twice.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +28,23 @@ from torchcaps.reproduce.results import CellResult, read_result, save_result
 from torchcaps.train import Interrupted, RunFolder, fit_run, new_run
 
 
-# MERGED One cell: its measure taken on trained runs, and what came out or went wrong as a file.
-# MERGED Work through the cells of tables: train what they need, measure, write the results.
 def is_trained(training: TrainingJob, runs: Path) -> bool:
-    """Whether nothing is left to be done: a run has its result when it is trained and tested."""
+    """Whether a run is trained and tested: only then it has a result file."""
     return RunFolder(training.path(runs)).result_file.is_file()
 
 
 def train_run(training: TrainingJob, runs: Path, should_stop: Callable[[], bool]) -> RunFolder:
-    """The trained run; whoever needs the same one gets the same one.
+    """Train and test a run, or return it if that is done already.
 
-    A run that was stopped or killed goes on from its last checkpoint. TakenError if another runner trains it,
-    Interrupted when the time is over: what was done is saved then.
+    A run that was stopped or killed resumes from its last checkpoint. Raises TakenError if another runner trains it,
+    and Interrupted, after saving a checkpoint, when ``should_stop`` returns True.
     """
     run = RunFolder(training.path(runs))
     if is_trained(training, runs):
         return run
     baseline = train_run(TrainingJob(training.matched_to), runs, should_stop) if training.matched_to else None
     with file_lock(runs / ".locks" / f"{run.path.name}.lock"):
-        if is_trained(training, runs):  # by a runner that was faster
+        if is_trained(training, runs):  # by another runner in the meantime
             return run
         if not run.config_file.is_file():
             new_run(stop_like_baseline(training.config, baseline) if baseline else training.config, run.path)
@@ -53,18 +54,18 @@ def train_run(training: TrainingJob, runs: Path, should_stop: Callable[[], bool]
 
 
 def measure_cell(job: Job, trained: dict[str, RunFolder], results: Path, runs: Path) -> CellResult:
-    """Take the measure of a cell and write its result; the cell's own run has the role ''."""
+    """Measure a cell and write its result. ``trained`` maps roles to runs; the cell's own run has the role ''."""
     own = trained.get("")
     others = {role: run for role, run in trained.items() if role}
     record = measures.get(job.measure)
-    torch.manual_seed(job.seed)  # the same numbers, whether this process has trained before or not
+    torch.manual_seed(job.seed)  # independent of what this process did before
     began = time.perf_counter()
     subject = MeasureInput(own, others, job.seed, dict(job.settings), runs / "shared")
     measured = record.function(subject)
     seconds = time.perf_counter() - began
     path = job.result_file(results)
     picture = None
-    if measured.picture is not None:  # before the result that names it
+    if measured.picture is not None:  # written before the result that refers to it
         picture = path.with_suffix(".png")
         save_figure(measured.picture, picture)
     run_result: dict[str, Any] = own.result() if own else {}
@@ -87,7 +88,7 @@ def measure_cell(job: Job, trained: dict[str, RunFolder], results: Path, runs: P
 
 
 def record_failure(job: Job, error: Exception, results: Path, runs: Path) -> CellResult:
-    """Write why a cell has no result. What nobody foresaw is kept with its whole traceback, beside the runs."""
+    """Write a result with the error message; the traceback of an unexpected error is saved next to the runs."""
     sentence = str(error)
     path = job.result_file(results)
     if not isinstance(error, TorchcapsError):
@@ -114,7 +115,7 @@ def _identity(job: Job) -> dict[str, Any]:
 
 
 def run_warnings(trained: dict[str, RunFolder]) -> list[str]:
-    """A sentence for each run that ended before it was as good as it had to be, or that learned nothing."""
+    """Return a warning for each run that missed the accuracy it is matched to, or that learned nothing."""
     found = [run.result("model", "validation_accuracy", "reached", "confusion") for run in trained.values()]
     unmatched = [
         f"{each['model']} reached {each['validation_accuracy']:.2%} of the images it is matched on, "
@@ -130,25 +131,25 @@ def run_warnings(trained: dict[str, RunFolder]) -> list[str]:
     return unmatched + dead
 
 
-POLL_SECONDS = 2.0  # seconds until what others hold is looked at again
+POLL_SECONDS = 2.0  # time between two attempts to get jobs that other runners hold
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where results are written, and where runs are trained."""
+    """The folder of the results and the folder of the trained runs."""
 
     results: Path
     runs: Path
 
 
 def current_result(job: Job, results: Path) -> CellResult | None:
-    """The result of a cell, if it was made with the settings that it has now; its error tells whether it failed."""
+    """Return the result of a job if it was measured with the current settings; ``error`` is set if it failed."""
     path = job.result_file(results)
     if not path.is_file():
         return None
     try:
         result = read_result(path)
-    except TorchcapsError:  # written by another version: it is made anew
+    except TorchcapsError:  # written by another version: measure again
         return None
     return result if result.fingerprint == job.fingerprint() else None
 
@@ -157,21 +158,21 @@ State = Literal["done", "failed", "open"]
 
 
 def job_state(job: Job, results: Path) -> State:
-    """How it stands with a cell."""
+    """Return whether a job is done, failed or still open."""
     found = current_result(job, results)
     return "open" if found is None else "failed" if found.error else "done"
 
 
 @dataclass(frozen=True)
 class RunnerContext:
-    """What belongs to one call of the command, for all its workers.
+    """Settings of one invocation of ``torchcaps reproduce``, shared by all its workers.
 
     Args:
-        folders: where.
-        until: seconds since the epoch; nothing is begun after that, and a running training is saved.
-        old_failures: when cells failed that failed before the call: those are tried again, once.
-        announce: is told what happens.
-        stopped: another reason to end before all is done.
+        folders: folders of results and runs.
+        until: end of the time budget, in seconds since the epoch; a running training is saved then.
+        previous_failures: modification times of the results that had failed before; these jobs are retried once.
+        log: called with a line for every event.
+        stop_requested: returns True to stop before the time budget is used up.
     """
 
     folders: Folders
@@ -184,29 +185,29 @@ class RunnerContext:
         return time.time() >= self.until or self.stop_requested()
 
     def is_finished(self, job: Job) -> bool:
-        """Whether a cell is done, or has failed since the call began."""
+        """Whether a job is done, or has failed in this invocation."""
         state = job_state(job, self.folders.results)
         path = job.result_file(self.folders.results)
         return state == "done" or (state == "failed" and self.previous_failures.get(path) != _mtime(path))
 
 
 def failed_results(jobs: Iterable[Job], results: Path) -> dict[Path, int]:
-    """The results that say that a cell failed, and when they were written."""
+    """Return the result files of failed jobs with their modification times."""
     failed = [job.result_file(results) for job in jobs if job_state(job, results) == "failed"]
     return {path: _mtime(path) for path in failed}
 
 
 def run_jobs(jobs: Iterable[Job], context: RunnerContext) -> None:
-    """Settle every cell, or as many as the time allows.
+    """Run all jobs, or as many as the time budget allows.
 
-    A cell that fails is recorded with its error, and the others go on. What another runner is doing is left to it; the
-    call ends when nothing is left, also not with others. Interrupted if somebody asks to stop.
+    A failed job is recorded with its error, and the others continue. Jobs held by another runner are left to it, but
+    this function returns only when they are finished, too. Raises Interrupted on a request to stop.
     """
     left = [job for job in jobs if not context.is_finished(job)]
     waiting = False
     with progress_bar("cells", len(left)) as advance:
         while left and not context.should_stop():
-            others = []  # what other runners are doing
+            others = []  # held by other runners
             for job in left:
                 if _run_job(job, context):
                     advance(1)
@@ -214,14 +215,14 @@ def run_jobs(jobs: Iterable[Job], context: RunnerContext) -> None:
                     others.append(job)
             stuck = len(others) == len(left) and not context.should_stop()
             if stuck and not waiting:
-                context.log(f"waiting for other runners to do what is left: {_cells(len(left))}")
+                context.log(f"waiting for other runners to finish {_cells(len(left))}")
             if stuck:
                 time.sleep(POLL_SECONDS)
             left, waiting = others, stuck
 
 
 def _run_job(job: Job, context: RunnerContext) -> bool:
-    """Do one cell, unless it is settled; False if something that it needs is taken, or the time is over."""
+    """Run one job unless it is finished; return False if another runner holds it or the time budget is used up."""
     if context.should_stop():
         return False
     if context.is_finished(job):
@@ -230,14 +231,14 @@ def _run_job(job: Job, context: RunnerContext) -> bool:
     try:
         name = "-".join(job.result_file(results).relative_to(results).with_suffix("").parts)
         with file_lock(results / ".locks" / f"{name}.lock"):
-            if context.is_finished(job):  # by a runner that was faster
+            if context.is_finished(job):  # by another runner in the meantime
                 return True
             try:
                 trained = _train(job, context)
                 result = measure_cell(job, trained, results, runs)
             except (TakenError, KeyboardInterrupt):
                 raise
-            except Exception as error:  # whatever it is, the other cells must go on
+            except Exception as error:  # the other jobs must continue
                 result = record_failure(job, error, results, runs)
             context.log(describe_result(job, result))
             return True
@@ -250,9 +251,9 @@ def _run_job(job: Job, context: RunnerContext) -> bool:
 
 
 def _train(job: Job, context: RunnerContext) -> dict[str, RunFolder]:
-    """The runs that a cell needs, by role; the cell's own has the role ''.
+    """Train the runs that a job needs and return them by role; the cell's own run has the role ''.
 
-    One that another runner holds does not keep this one from training the next.
+    If another runner holds one of them, the others are still trained before TakenError is raised.
     """
     wanted = {"": job.training, **job.others} if job.training else dict(job.others)
     trained, taken = {}, None
@@ -268,7 +269,7 @@ def _train(job: Job, context: RunnerContext) -> dict[str, RunFolder]:
 
 
 def describe_result(job: Job, result: CellResult) -> str:
-    """What came out of a cell, in a line."""
+    """Describe the result of a job in one line."""
     if result.error:
         return f"{job}: failed: {result.error}"
     value = "measured" if result.value is None else f"{result.value:.4g} {result.unit}"

@@ -16,7 +16,6 @@ from torchcaps.reproduce.runner import Folders, State, current_result, is_traine
 from torchcaps.reproduce.spec import PROFILES, Profile, list_papers, load_spec
 from torchcaps.reproduce.tables import format_published, format_value
 
-# MERGED What there is to do and what it takes, before anything is done.
 COLUMNS = ("row", "column", "ours", "paper", "seeds", "warnings")
 FIGURES = 4  # how many columns of them are numbers
 

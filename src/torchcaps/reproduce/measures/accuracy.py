@@ -15,8 +15,6 @@ from torchcaps.evaluate.viewpoint import FAMILIAR, measure_viewpoints, viewpoint
 from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, register_measure
 from torchcaps.train import RunFolder, evaluate_accuracy, load, read_validation_metrics
 
-# MERGED Images that training did not show: digits under affine change, toys from novel sides.
-# MERGED Images that a GAN has drawn.
 CHOSEN = "of the checkpoint that validation images chose"
 
 
