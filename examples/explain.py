@@ -1,6 +1,6 @@
-"""Look into a network: what its capsules hold and which places voted: python examples/explain.py
+"""Explain a network: what its capsules encode and which positions voted: python examples/explain.py
 
-Writes a page with pictures, and everything on it as numbers, into a folder.
+Writes an HTML page with figures, and the same data as JSON, to a directory.
 """
 
 import argparse
@@ -14,9 +14,9 @@ from torchcaps.pretrained import load_samples
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="capsnet", help="one with weights for MNIST, see 'torchcaps weights'")
-    parser.add_argument("--image", help="a picture file, or the number of a test digit; one of each class if none")
-    parser.add_argument("--only", default="perturbation,couplings", help="names behind commas; '' for all")
+    parser.add_argument("--model", default="capsnet", help="model with weights for MNIST, see 'torchcaps weights'")
+    parser.add_argument("--image", help="image file or number of a test digit  [default: one per class]")
+    parser.add_argument("--only", default="perturbation,couplings", help="comma-separated names; '' for all")
     parser.add_argument("--out", type=Path, default=Path("explained"))
     given = parser.parse_args()
 
@@ -28,7 +28,7 @@ def main() -> None:
     for name, found in report["explanations"].items():
         print(f"{name}: {found['finding']}")
     for name, reason in report["skipped"].items():
-        print(f"{name} is left out: {reason}")
+        print(f"{name} skipped: {reason}")
     print(f"Page: {given.out / 'index.html'}")
 
 

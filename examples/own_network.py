@@ -52,7 +52,7 @@ def main() -> None:
             step += 1
     with torch.no_grad():
         accuracy = (model(images[500:]).argmax(1) == labels[500:]).float().mean().item()
-    print(f"{accuracy:.0%} of 100 test images are right after {step} steps")
+    print(f"accuracy {accuracy:.0%} on 100 test images after {step} steps")
 
 
 if __name__ == "__main__":

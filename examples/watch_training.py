@@ -1,7 +1,7 @@
-"""Watch a training with a callback of your own: python examples/watch_training.py
+"""Monitor training with your own callback: python examples/watch_training.py
 
-This one writes down how long the capsules of right and of wrong classes are at every validation. A callback watches
-and changes nothing: the run ends with the same weights, to the bit, as one that nobody watched.
+Prints the mean length of the capsules of the true class and of the other classes at every validation. Callbacks do not
+change training: the run ends with bit-identical weights.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from torchcaps.train import Callback, fit_run, new_run, resolve, training_splits
 
 
 class Lengths(Callback):
-    """The mean length of the right class's capsule and of the others."""
+    """Print the mean capsule length of the true class and of the other classes."""
 
     def __init__(self, images, labels):
         self.images, self.labels = images, labels
@@ -25,9 +25,9 @@ class Lengths(Callback):
 
     def on_validation(self, line, model):
         scores = model(self.images).scores
-        right = torch.nn.functional.one_hot(self.labels, model.classes).bool()
-        print(f"step {line.step}: accuracy {line.accuracy:.1%}, right class {scores[right].mean():.2f}, ", end="")
-        print(f"others {scores[~right].mean():.2f}")
+        true = torch.nn.functional.one_hot(self.labels, model.classes).bool()
+        print(f"step {line.step}: accuracy {line.accuracy:.1%}, true class {scores[true].mean():.2f}, ", end="")
+        print(f"others {scores[~true].mean():.2f}")
 
     def on_end(self, progress, model):
         print(f"done after {progress.seconds:.1f} s; best at step {progress.best_step}")

@@ -106,8 +106,8 @@ def test_no_version_that_is_known_to_be_malicious() -> None:
         assert metadata.version(name) not in versions
 
 
-def test_licences_are_written_down() -> None:
-    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+def test_licenses_are_written_down() -> None:
+    page = (ROOT / "docs" / "licenses.md").read_text(encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for requirement in project["dependencies"]:
         assert re.search(rf"^\| {re.escape(named(requirement))} \| \S+ \| \S+", page, re.MULTILINE), requirement

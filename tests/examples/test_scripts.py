@@ -12,14 +12,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 LONGEST = 60  # lines
 SMALL = ["--data", "glyphs", "--epochs", "1", "--train-images", "100"]
 RUNS = {
-    "attack.py": (["--images", "6", "--attacks", "fgsm"], "under fgsm, epsilon 0.1"),
+    "attack.py": (["--images", "6", "--attacks", "fgsm"], "fgsm, epsilon 0.1"),
     "explain.py": (["--image", "3"], "Page: explained"),
-    "own_network.py": (["--steps", "25"], "of 100 test images are right after 25 steps"),
-    "train_and_test.py": (SMALL, "of 1,000 test images are right"),
-    "tune_routing.py": ([*SMALL, "--trials", "2"], "of the validation images with {'iterations'"),
+    "own_network.py": (["--steps", "25"], "on 100 test images after 25 steps"),
+    "train_and_test.py": (SMALL, "on 1,000 images"),
+    "tune_routing.py": ([*SMALL, "--trials", "2"], "with {'iterations'"),
     "watch_training.py": (SMALL, "best at step"),
 }
-PLUGINS = {"my_routing.py", "my_squash.py"}  # tests/test_plugins.py trains with them
+PLUGINS = {"my_attack.py", "my_routing.py", "my_squash.py"}  # tests/test_plugins.py trains with them
 pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="only a clone has the examples")
 
 
