@@ -1,8 +1,8 @@
 """Draw the figure that explains capsules: two parts vote for two wholes. Called by scripts/diagrams.py
 
-A boat and a house consist of the same parts, a rectangle and a triangle, at different positions. Each part votes for the
-pose of each whole, given its own pose. The votes are computed, not drawn by hand: they agree for the boat and disagree
-for the house.
+A boat and a house consist of the same parts, a rectangle and a triangle, at different positions. Each part votes for
+the pose of each whole, given its own pose. The votes are computed, not drawn by hand: they agree for the boat and
+disagree for the house.
 """
 
 from __future__ import annotations
