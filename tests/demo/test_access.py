@@ -73,7 +73,7 @@ def test_what_is_in_every_copy_of_torchcaps_needs_no_token(shipped: list[ServedM
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "anybody who can reach 0.0.0.0"),
+        ([], "anyone who can reach 0.0.0.0"),
         (["--token", "short"], "at least 16"),
         (["--token", "with spaces and more spaces"], "letters, digits"),
         (["--token", TOKEN, "--no-auth"], "not both"),
@@ -123,7 +123,7 @@ def test_the_page_asks_for_the_token(shipped: list[ServedModel]) -> None:
         page.goto(address)
         page.get_by_label("Token").fill("a wrong one")
         page.keyboard.press("Enter")
-        page.get_by_text("That is not the token of this service").wait_for()
+        page.get_by_text("The token is wrong").wait_for()
         page.get_by_label("Token").fill(TOKEN)
         page.keyboard.press("Enter")
         page.wait_for_selector("body[data-ready]")
@@ -180,7 +180,7 @@ def test_a_folder_that_the_user_names_is_shown(tmp_path: Path, pictures: Path) -
 
 def test_a_named_folder_opens_no_other(tmp_path: Path, pictures: Path) -> None:
     run = foreign_run(tmp_path / "run", f"images:{pictures},size=28,grey=1")
-    with pytest.raises(TorchcapsError, match="none of the runs was trained on the pictures in"):
+    with pytest.raises(TorchcapsError, match="none of the runs was trained on the images in"):
         load_run_models([run], images=[pictures / "cat"])
 
 

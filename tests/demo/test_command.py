@@ -39,7 +39,7 @@ def test_start_ask_stop(command: list[str], tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_told() -> None:
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(TorchcapsError, match=f"cannot serve on 127.0.0.1 port {port}"):
+        with pytest.raises(TorchcapsError, match=f"cannot listen on 127.0.0.1 port {port}"):
             listen("127.0.0.1", port)
 
 

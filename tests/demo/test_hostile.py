@@ -177,7 +177,7 @@ def test_more_values_than_a_question_has_are_refused_unparsed(client: httpx.Clie
         body = b"{" + b",".join(b'"%d":1' % number for number in range(300_000)) + b"}"
     else:
         body = b'{"model": "x", "pose": [[' + b",".join([b"1"] * 1_500_000) + b"]]}"
-    assert len(body) < guard.MOST_BYTES
+    assert len(body) < guard.MAX_BYTES
     answer = client.post(path, content=body, headers={"content-type": "application/json"}, timeout=SECONDS)
     assert answer.status_code == 413
     assert "values" in answer.json()["detail"]

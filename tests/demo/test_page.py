@@ -134,28 +134,28 @@ def test_move_a_slider_and_see_the_picture_change(visit: Visit) -> None:
     page = visit.open("dimensions")
     until(page, "document.querySelector('.strip').width === 11 * 28")
     assert page.locator(".strip").count() == 16
-    until(page, "document.getElementById('live').textContent.includes('is drawn')")
-    before = picture(page, "What the capsule draws")
-    page.get_by_role("slider", name="Number 3").focus()
+    until(page, "document.getElementById('live').textContent.includes('reconstructed')")
+    before = picture(page, "Reconstruction")
+    page.get_by_role("slider", name="Dimension 3").focus()
     page.keyboard.press("End")
-    wait_for_picture(page, "What the capsule draws", unlike=before)
+    wait_for_picture(page, "Reconstruction", unlike=before)
     page.get_by_role("button", name="Reset").locator("visible=true").click()
-    wait_for_picture(page, "What the capsule draws", like=before)
+    wait_for_picture(page, "Reconstruction", like=before)
     page.locator(".panel:not([hidden]) .chip", has_text="8").click()
-    until(page, "document.querySelector('.bench-top').textContent.includes('drawn by capsule 8')")
+    until(page, "document.querySelector('.bench-top').textContent.includes('from capsule 8')")
 
 
 def test_play_the_routing(visit: Visit) -> None:
     page = visit.open("routing")
     page.wait_for_selector("canvas[aria-label*='iteration 3']")
-    last = picture(page, "Places that voted")
+    last = picture(page, "Votes")
     page.get_by_role("button", name="Play").click()
     page.wait_for_selector("canvas[aria-label*='iteration 1']")
-    assert picture(page, "Places that voted") != last
+    assert picture(page, "Votes") != last
     page.wait_for_selector("canvas[aria-label*='iteration 3']")
     assert page.get_by_role("button", name="Play").is_visible()
     page.locator(".panel:not([hidden])").get_by_label("Network").select_option(label="Matrix capsules")
-    page.get_by_role("heading", name="Votes gather").wait_for()
+    page.get_by_role("heading", name="Vote distances").wait_for()
 
 
 def test_transform_keeps_or_loses_the_answer(visit: Visit) -> None:
@@ -180,7 +180,7 @@ def test_run_an_attack(visit: Visit) -> None:
 def test_two_digits_are_taken_apart(visit: Visit) -> None:
     page = visit.open("pairs")
     page.get_by_role("button", name="Test image: 7 and 1").click()
-    page.get_by_text(re.compile(r"Sees \d and \d")).wait_for()
+    page.get_by_text(re.compile(r"Predicts \d and \d")).wait_for()
     until(page, "document.querySelectorAll('.panel:not([hidden]) .winner').length === 2")
     first, second = (picture(page, label) for label in ("first", "second"))
     assert first != second
@@ -196,7 +196,7 @@ def test_results_say_when_there_are_none(visit: Visit) -> None:
 def test_keyboard_only(visit: Visit) -> None:
     page = visit.open()
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the answers"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the predictions"
     page.locator("#pad").focus()
     page.keyboard.press("Delete")
     for key in ["ArrowUp"] * 11 + [" "] + ["ArrowDown"] * 22 + [" "]:

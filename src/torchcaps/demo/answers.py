@@ -1,4 +1,4 @@
-"""What a model answers to each kind of question: tensors in, messages out. One thread at a time for each model."""
+"""Compute the responses of the service from tensors. Only one thread at a time uses a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchcaps.analysis.perturbation import move_dimensions
 from torchcaps.analysis.receptive_field import grid_extents
 from torchcaps.analysis.votes import vote_histograms
 from torchcaps.attacks import create_attack
-from torchcaps.demo.picture import encode_images
+from torchcaps.demo.images import encode_images
 from torchcaps.demo.schemas import (
     AttackRequest,
     AttackResponse,
@@ -30,14 +30,14 @@ from torchcaps.models import Model, Output
 from torchcaps.routing.em import EMRouting
 
 PGD = {"steps": 10, "relative_step": 0.25}
-MOST_PASSES = 45  # of an attack through a model, over all views of its logits: some seconds at most
-# Attacks set the random numbers of the whole process: two models' at once would disturb each other.
-_random_numbers = threading.Lock()
+MAX_PASSES = 45  # forward passes of an attack: at most a few seconds
+# Attacks seed the global random number generator, so that two attacks at once would disturb each other.
+_rng_lock = threading.Lock()
 
 
 @torch.no_grad()
 def predict_batch(served: ServedModel, images: list[Tensor]) -> list[PredictResponse]:
-    """Answers for images (C, H, W) of several requests, computed together."""
+    """Classify the images (C, H, W) of several requests in one batch."""
     output = served.model(torch.stack(images))
     poses: list[list[list[float]] | None] = [None] * len(images)
     if output.pose is not None:
@@ -49,24 +49,26 @@ def predict_batch(served: ServedModel, images: list[Tensor]) -> list[PredictResp
 
 
 @torch.no_grad()
-def reconstruct_pose(served: ServedModel, question: ReconstructRequest) -> ReconstructResponse:
-    """The image of a pose, or with a sweep those of all poses in which one number of the capsule is moved."""
-    model, label = served.model, check_label(served.model, question.label)
+def reconstruct_pose(served: ServedModel, request: ReconstructRequest) -> ReconstructResponse:
+    """Reconstruct an image from a pose; with a sweep, one for each perturbed dimension and step."""
+    model, label = served.model, check_label(served.model, request.label)
     size = served.info.pose_size
-    if [len(row) for row in question.pose] != [size] * model.classes:
-        raise TorchcapsError(f"a pose of {served.name} has {model.classes} rows of {size} numbers, as predict gives it")
-    pose = torch.tensor([question.pose])  # (1, classes, D)
-    if question.sweep is not None:
-        pose = move_dimensions(pose, label, reach=question.sweep.reach, steps=question.sweep.steps)
-    unused = pose.new_zeros(len(pose), model.classes)  # a drawing is made from the pose alone
+    if [len(row) for row in request.pose] != [size] * model.classes:
+        raise TorchcapsError(
+            f"a pose of {served.name} must have {model.classes} rows of {size} numbers, as returned by predict"
+        )
+    pose = torch.tensor([request.pose])  # (1, classes, D)
+    if request.sweep is not None:
+        pose = move_dimensions(pose, label, reach=request.sweep.reach, steps=request.sweep.steps)
+    unused = pose.new_zeros(len(pose), model.classes)  # a reconstruction only depends on the pose
     images = model.reconstruct(Output(unused, unused, pose), torch.full((len(pose),), label))
-    if question.sweep is not None:
-        images = images.view(-1, question.sweep.steps, *images.shape[1:])
+    if request.sweep is not None:
+        images = images.view(-1, request.sweep.steps, *images.shape[1:])
     return ReconstructResponse(model=served.name, images=encode_images(images))
 
 
 def routing_maps(served: ServedModel, image: Tensor, label: int | None) -> RoutingResponse:
-    """Which places of the image voted for the class, iteration by iteration."""
+    """Compute the vote maps of a class per iteration."""
     model, images = served.model, image.unsqueeze(0)
     output, layers = inspect_layers(model, images)
     chosen = int(output.scores.argmax()) if label is None else check_label(model, label)
@@ -94,18 +96,20 @@ def _distances(model: Model, images: Tensor, layers: list[LayerState], label: in
     return VoteDistances(edges=found["whole"]["edges"], weights=weights, mean=found["mean_distance"])
 
 
-def attack_image(served: ServedModel, image: Tensor, question: AttackRequest) -> AttackResponse:
-    """Change the image within epsilon so that the model's answer, or the given one, is left."""
+def attack_image(served: ServedModel, image: Tensor, request: AttackRequest) -> AttackResponse:
+    """Attack the image within epsilon, so that the model no longer predicts its own or the given class."""
     model, images = served.model, image.unsqueeze(0)
     if served.info.labels_per_image > 1:
-        raise TorchcapsError(f"{served.name} looks for two things in an image: an attack needs one right answer")
+        raise TorchcapsError(
+            f"{served.name} predicts several labels per image, but an attack needs a single one: choose another model"
+        )
     with torch.no_grad():
         before = model(images).scores[0]
-    label = int(before.argmax()) if question.label is None else check_label(model, question.label)
-    settings = PGD if question.attack == "pgd" else {}
-    with _random_numbers:
-        found = create_attack(question.attack, **settings)(
-            model, images, torch.tensor([label]), epsilon=question.epsilon, budget=MOST_PASSES
+    label = int(before.argmax()) if request.label is None else check_label(model, request.label)
+    settings = PGD if request.attack == "pgd" else {}
+    with _rng_lock:
+        found = create_attack(request.attack, **settings)(
+            model, images, torch.tensor([label]), epsilon=request.epsilon, budget=MAX_PASSES
         )
     with torch.no_grad():
         after = model(found.images).scores[0]
@@ -125,7 +129,7 @@ def attack_image(served: ServedModel, image: Tensor, question: AttackRequest) ->
 
 
 def check_label(model: Model, label: int) -> int:
-    """A class that the model has."""
+    """Return the label if the model has such a class; otherwise raise an error."""
     if label >= model.classes:
-        raise TorchcapsError(f"there is no class {label}: the model has {model.classes}, counted from 0")
+        raise TorchcapsError(f"there is no class {label}: the model has classes 0 to {model.classes - 1}")
     return label

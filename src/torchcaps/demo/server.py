@@ -1,122 +1,198 @@
-"""The files that a browser loads, read once at the start: no path of a request ever reaches the file system."""
+"""The HTTP server: its connections with time limits, the socket that it listens on, and the token that it requires."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import hashlib
 import ipaddress
 import os
 import re
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections import Counter
+from typing import cast
 
+import h11
 import torch
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from torchcaps.demo.connections import IDLE_SECONDS, Connection
-from torchcaps.demo.guard import LOCAL_NAMES
+from torchcaps.demo.guard import HEADERS, LOCAL_NAMES, ServiceMetrics, problem_body
 from torchcaps.errors import TorchcapsError
 
-# MERGED Open a port and serve until somebody stops it.
-FOLDER = Path(__file__).parent / "page"
-TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+MAX_CONNECTIONS = 200
+REQUEST_SECONDS = 10.0  # for the headers of a request to arrive; the limit for its body is UPLOAD_SECONDS
+NEW_SECONDS = 1.0  # during which a client that has just connected counts as active
+IDLE_SECONDS = 20.0  # between two requests, and for a client to read its response
+KEEP_ALIVE_SECONDS = int(IDLE_SECONDS)
+MIN_TOKEN_LENGTH = 16
 
 
-def add_page(app: FastAPI) -> None:
-    """The page at ``/``, with its styles and modules under ``/page``."""
-    add_file(app, "/", FOLDER / "index.html")
-    for path in sorted(FOLDER.rglob("*")):
-        if path.suffix in TYPES and not path.name.startswith("docs") and path.name != "index.html":
-            add_file(app, f"/page/{path.relative_to(FOLDER).as_posix()}", path)
+class Connection(H11Protocol):
+    """An HTTP/1.1 connection that is closed when its client takes too long.
 
+    The time limits apply while the server waits for the client: until the headers of a request have arrived, between
+    two requests, and while a response is not read. When there are too many connections, a new one replaces one that
+    waits for its client: of the address with the most waiting connections, the one that was idle for the longest time,
+    preferably one without any request so far. Connections whose request is being processed are never closed.
+    """
 
-def add_docs(app: FastAPI) -> None:
-    """The documentation of the service at ``/docs``, made in the browser from ``/openapi.json``."""
-    add_file(app, "/docs", FOLDER / "docs.html")
-    for name in ("docs.js", "docs.css"):
-        add_file(app, f"/{name}", FOLDER / name)
+    _served = False  # whether a request was answered
+    _timer: asyncio.TimerHandle | None = None
+    _between_requests = False
+    last_active = 0.0  # when the client last sent data or a response was complete
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.last_active = self.loop.time()
+        self._drop_after(REQUEST_SECONDS)
+        self._make_room()
 
-def add_file(app: FastAPI, path: str, file: Path) -> None:
-    """Answer one path with one file; a browser asks again each time, and is told if nothing changed."""
-    content, kind = file.read_bytes(), TYPES[file.suffix]
-    mark = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
-    app.get(path, include_in_schema=False)(_sender(content, kind, mark))
+    def data_received(self, data: bytes) -> None:
+        self.last_active = self.loop.time()
+        if self._between_requests:
+            self._between_requests = False
+            self._drop_after(REQUEST_SECONDS)
+        super().data_received(data)
+        self._stop_timer_while_processing()
 
+    def on_response_complete(self) -> None:
+        self.last_active = self.loop.time()
+        self._served = self._between_requests = True
+        self._drop_after(IDLE_SECONDS)
+        super().on_response_complete()  # may start the next request if it has already arrived
+        self._stop_timer_while_processing()
 
-def _sender(content: bytes, kind: str, mark: str) -> Callable[[Request], Awaitable[Response]]:
-    async def send(request: Request) -> Response:
-        headers = {"etag": mark, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == mark:
-            return Response(status_code=304, headers=headers)
-        return Response(content, media_type=kind, headers=headers)
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._drop_after(IDLE_SECONDS)
 
-    # FastAPI reads annotations by name, and names of this file are not known where it looks.
-    send.__annotations__ = {"request": Request, "return": Response}
-    return send
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_timer_while_processing()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
 
-SHORTEST_TOKEN = 16
+    def send_400_response(self, msg: str) -> None:
+        """Respond to invalid HTTP, with the same headers as every response."""
+        self._metrics.record("other", 400, 0.0)
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # another response is in progress
+            self.transport.abort()
+            return
+        content = problem_body("this is not a valid HTTP request")
+        headers = HEADERS | {"content-type": "application/json", "content-length": str(len(content))}
+        response = h11.Response(
+            status_code=400, headers=[*headers.items(), ("connection", "close")], reason=b"Bad Request"
+        )
+        for event in (response, h11.Data(data=content), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    @property
+    def _metrics(self) -> ServiceMetrics:
+        return cast("ServiceMetrics", self.config.app.state.metrics)  # type: ignore[union-attr]
+
+    @property
+    def _waits_for_client(self) -> bool:
+        cycle = self.cycle
+        return cycle is None or cycle.response_complete or cycle.more_body or self.flow.write_paused
+
+    def _make_room(self) -> None:
+        connections = [each for each in self.connections if isinstance(each, Connection)]
+        connections = [each for each in connections if not each.transport.is_closing()]
+        if len(connections) <= MAX_CONNECTIONS:
+            return
+        waiting = [each for each in connections if each is not self and each._waits_for_client]
+        addresses = Counter(each._address for each in waiting)
+        recent = self.loop.time() - NEW_SECONDS
+        if waiting:
+            max(
+                waiting,
+                key=lambda each: (
+                    addresses[each._address],
+                    not each._served and each.last_active < recent,
+                    -each.last_active,
+                ),
+            )._drop("full")
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _drop_after(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self._drop, "time")
+
+    def _stop_timer_while_processing(self) -> None:
+        # While the body of a request arrives, the guard enforces the time limit and sends the response.
+        if self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused:
+            self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _drop(self, reason: str) -> None:
+        self._metrics.dropped[reason] += 1
+        self.transport.abort()  # close() would wait for the client to read
 
 
 def share_cores(models: int) -> None:
-    """Each model has a thread of its own: together they get the machine's cores, and not several times over."""
+    """Divide the CPU cores among the models, which run in one thread each."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // models))
 
 
 def allowed_hosts(host: str) -> list[str] | None:
-    """Names by which a service on this address may be called: its own on loopback, any where others may reach it."""
+    """Return the host names that a service on this address accepts: local ones on loopback, otherwise any (None)."""
     return [*LOCAL_NAMES, host] if is_loopback(host) else None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine can reach an address."""
+    """Return whether an address can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"  # what another name leads to may change
+        return host == "localhost"  # what another name resolves to may change
 
 
 def check_token(host: str, token: str | None, *, no_auth: bool) -> None:
-    """Refuse to serve other machines without a token, unless the user said so, and tokens that can be guessed."""
+    """Raise an error if other machines could use the service without a token, or if the token is weak."""
     if token is None:
         if no_auth or is_loopback(host):
             return
         raise TorchcapsError(
-            f"anybody who can reach {host} could use this service: set TORCHCAPS_TOKEN to a secret "
+            f"anyone who can reach {host} could use this service: set TORCHCAPS_TOKEN to a secret "
             "(python -c 'import secrets; print(secrets.token_urlsafe())' makes one), or add --no-auth"
         )
     if no_auth:
-        raise TorchcapsError("--no-auth was given together with a token: give one of them, not both")
-    if len(token) < SHORTEST_TOKEN:
-        raise TorchcapsError(f"the token has {len(token)} characters: it needs at least {SHORTEST_TOKEN}")
+        raise TorchcapsError("--no-auth and a token were both given: give one of them, not both")
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise TorchcapsError(f"the token has {len(token)} characters, but it needs at least {MIN_TOKEN_LENGTH}")
     if not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
-        raise TorchcapsError("the token must be made of letters, digits and - . _ ~ + / = only")
+        raise TorchcapsError("the token may only contain letters, digits and - . _ ~ + / =")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket on the address, or one sentence that says why not. Port 0 takes any that is free."""
+    """Open a listening socket, or raise an error with the reason. Port 0 takes any free port."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        raise TorchcapsError(f"cannot serve on {host} port {port}: {error}. Choose another with --port") from error
-    # Connections inherit it. Without, the second packet of an answer waits 40 ms for the first to be confirmed.
+        raise TorchcapsError(
+            f"cannot listen on {host} port {port}: {error}. Choose another port with --port"
+        ) from error
+    # Connections inherit it. Without it, the second packet of a response waits 40 ms for the first to be acknowledged.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
 def make_server(app: FastAPI) -> uvicorn.Server:
-    """What listens; ``run(sockets=[...])`` serves until it is interrupted."""
+    """Create the server; its ``run(sockets=[...])`` serves until it is interrupted."""
     settings = uvicorn.Config(
         app,
         log_level="warning",
@@ -124,18 +200,18 @@ def make_server(app: FastAPI) -> uvicorn.Server:
         server_header=False,
         http=Connection,
         ws="none",
-        timeout_keep_alive=int(IDLE_SECONDS),
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=3,
     )
     return uvicorn.Server(settings)
 
 
 def serve_until_stopped(app: FastAPI, listening: socket.socket) -> None:
-    """Answer on the socket until Ctrl-C, which is how a service ends and no failure: uvicorn raises it again."""
+    """Serve on the socket until Ctrl-C, which uvicorn raises again although it is the normal way to stop."""
     with contextlib.suppress(KeyboardInterrupt):
         make_server(app).run(sockets=[listening])
     if threading.active_count() > 1:
-        # A folder is still being read, or a network compiled for its first image. Neither can be interrupted. Python's
-        # own way to end would wait for the one, and tear down the other, so that the compiler aborts the process.
+        # A thread that reads a folder or compiles a model for its first image cannot be interrupted. A normal exit
+        # would wait for the former, and abort the process in the middle of the latter.
         sys.stdout.flush()
         os._exit(0)

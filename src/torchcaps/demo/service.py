@@ -1,4 +1,4 @@
-"""One thread for one model: questions wait in a queue with a bound, and those that can go together do."""
+"""Worker threads, one per model, with bounded queues and batching, and the service that dispatches requests to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.demo import answers
-from torchcaps.demo.picture import read_request_image
+from torchcaps.demo.images import read_request_image
 from torchcaps.demo.schemas import (
     AttackRequest,
     AttackResponse,
@@ -32,10 +32,12 @@ from torchcaps.demo.schemas import (
 from torchcaps.demo.served import ServedModel
 from torchcaps.errors import TorchcapsError, unknown_name
 
-# MERGED The models of a service with a worker each: what a request asks is brought to the right one.
-BOUND = 128  # questions that may wait
-TOGETHER = 32  # images in one pass
-PATIENCE = 30.0  # seconds until a question is given up
+QUEUE_SIZE = 128
+BATCH_SIZE = 32  # images per forward pass
+TIMEOUT = 30.0  # seconds until a waiting request is given up
+DECODERS = 2  # image files decoded at the same time
+DECODE_SECONDS = 10.0
+STOP_SECONDS = 1.0  # for all workers to stop
 
 
 class QueueFullError(Exception):
@@ -44,36 +46,38 @@ class QueueFullError(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """A question that waits. ``work`` takes a list of payloads and gives a list of answers, in their order."""
+    """A queued request. ``work`` maps a list of payloads to a list of results, in the same order."""
 
     work: Callable[[list[Any]], list[Any]]
     payload: Any
-    together: bool
-    answer: asyncio.Future[Any]
+    batchable: bool
+    result: asyncio.Future[Any]
 
-    def settle(self, value: Any = None, error: BaseException | None = None) -> None:
-        """Hand over an answer or an error, from the worker's thread; nobody may be waiting any more."""
-        with contextlib.suppress(RuntimeError):  # the service was stopped meanwhile
-            self.answer.get_loop().call_soon_threadsafe(self._settle, value, error)
+    def resolve(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Set the result or the error from the worker thread. The client may have given up in the meantime."""
+        with contextlib.suppress(RuntimeError):  # the event loop was closed in the meantime
+            self.result.get_loop().call_soon_threadsafe(self._resolve, value, error)
 
-    def _settle(self, value: Any, error: BaseException | None) -> None:
-        if self.answer.done():
+    def _resolve(self, value: Any, error: BaseException | None) -> None:
+        if self.result.done():
             return
         if error is None:
-            self.answer.set_result(value)
+            self.result.set_result(value)
         else:
-            self.answer.set_exception(error)
+            self.result.set_exception(error)
 
 
 class Worker:
-    """Works off the questions about one model, oldest first.
+    """A thread that processes the requests for one model in order.
 
-    While a batch is computed, the next one gathers: nobody waits for company, and company is used when it is there.
+    Requests that arrive while a batch is computed form the next batch. No request waits for others to fill a batch.
     """
 
-    def __init__(self, name: str, *, bound: int = BOUND, together: int = TOGETHER, patience: float = PATIENCE) -> None:
-        self.bound, self.together, self.patience = bound, together, patience
-        self.batches = self.worked = 0  # passes, and questions in them
+    def __init__(
+        self, name: str, *, queue_size: int = QUEUE_SIZE, batch_size: int = BATCH_SIZE, timeout: float = TIMEOUT
+    ) -> None:
+        self.queue_size, self.batch_size, self.timeout = queue_size, batch_size, timeout
+        self.batches = self.processed = 0  # number of batches, and of requests in them
         self._jobs: deque[Job] = deque()
         self._ready = threading.Condition()
         self._stopped = False
@@ -82,43 +86,43 @@ class Worker:
 
     @property
     def waiting(self) -> int:
-        """Questions in the queue."""
+        """Number of requests in the queue."""
         return len(self._jobs)
 
-    async def ask(self, work: Callable[[list[Any]], list[Any]], payload: Any, *, together: bool = False) -> Any:
-        """Queue a job and wait for its answer; raises QueueFullError or TimeoutError.
+    async def submit(self, work: Callable[[list[Any]], list[Any]], payload: Any, *, batchable: bool = False) -> Any:
+        """Queue a request and wait for its result. Raises QueueFullError or TimeoutError.
 
-        Questions with the same ``work`` that are next to each other go in one call if both say ``together``.
+        Consecutive ``batchable`` requests with the same ``work`` are processed in one call.
         """
-        job = Job(work, payload, together, asyncio.get_running_loop().create_future())
+        job = Job(work, payload, batchable, asyncio.get_running_loop().create_future())
         with self._ready:
-            if len(self._jobs) >= self.bound or self._stopped:
+            if len(self._jobs) >= self.queue_size or self._stopped:
                 raise QueueFullError
             self._jobs.append(job)
             self._ready.notify()
-        return await asyncio.wait_for(job.answer, self.patience)
+        return await asyncio.wait_for(job.result, self.timeout)
 
     def stop(self) -> None:
-        """End the thread after the batch in hand."""
+        """Stop the thread after the current batch."""
         with self._ready:
             self._stopped = True
             self._ready.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait until the thread has ended, but no longer than this."""
+        """Wait up to this many seconds for the thread to end."""
         self._thread.join(seconds)
 
     def _next(self) -> list[Job]:
-        """The questions that are answered next; none once the worker is stopped."""
+        """Return the next batch; empty once the worker is stopped."""
         with self._ready:
             self._ready.wait_for(lambda: self._jobs or self._stopped)
             batch: list[Job] = []
-            while self._jobs and not self._stopped and len(batch) < self.together:
+            while self._jobs and not self._stopped and len(batch) < self.batch_size:
                 job = self._jobs[0]
-                if batch and not (job.together and batch[0].together and job.work == batch[0].work):
+                if batch and not (job.batchable and batch[0].batchable and job.work == batch[0].work):
                     break
                 self._jobs.popleft()
-                if not job.answer.cancelled():  # else its client has given up
+                if not job.result.cancelled():  # the client has not given up
                     batch.append(job)
             return batch
 
@@ -128,103 +132,98 @@ class Worker:
             if not batch:
                 continue
             try:
-                answers = batch[0].work([job.payload for job in batch])
+                results = batch[0].work([job.payload for job in batch])
             except Exception as error:
                 for job in batch:
-                    job.settle(error=error)
+                    job.resolve(error=error)
                 continue
             finally:
                 self.batches += 1
-                self.worked += len(batch)
-            for job, answer in zip(batch, answers, strict=True):
-                job.settle(answer)
-
-
-DECODERS = 2  # pictures that are decoded at the same time
-DECODE_SECONDS = 10.0
-FAREWELL = 1.0  # seconds that workers have to end
+                self.processed += len(batch)
+            for job, result in zip(batch, results, strict=True):
+                job.resolve(result)
 
 
 class UnknownModelError(TorchcapsError):
-    """A request names a model that is not served."""
+    """A request names a model that the service does not have."""
 
 
 class Service:
-    """Answers questions about models. Only methods that wait may be called from the event loop."""
+    """Dispatches requests to the workers of the models. All coroutines run in the event loop and never block it."""
 
     def __init__(self, served: list[ServedModel]) -> None:
         if not served:
-            raise TorchcapsError("there is no model to serve: name the folder of a trained run")
+            raise TorchcapsError("there is no model to serve: give the directory of a trained run")
         self.served = {each.name: each for each in served}
         self.infos = [each.info for each in served]
         self.workers = {name: Worker(name) for name in self.served}
-        # The same function object for all requests: that is how a worker knows which of them can go together.
+        # One function object per model for all requests: a worker batches requests by comparing it.
         self._predict = {name: partial(answers.predict_batch, each) for name, each in self.served.items()}
         self._decoding = asyncio.Semaphore(DECODERS)
-        # A dataset may have to be fetched first: for that long, pictures shall find a thread to be decoded in.
+        # Loading samples may download a dataset first, and must not block the threads that decode images.
         self._sampling = ThreadPoolExecutor(1, thread_name_prefix="samples")
 
     def find(self, name: str) -> ServedModel:
-        """The model of that name."""
+        """Return the model of that name."""
         if name not in self.served:
             raise UnknownModelError(str(unknown_name("model", name, self.served)))
         return self.served[name]
 
     async def warm_up(self) -> None:
-        """Send an image through every model, so that the first visitor finds all of it loaded and compiled."""
+        """Run every model once, so that everything is loaded and compiled before the first request."""
         blanks = [torch.zeros(each.model.image_shape) for each in self.served.values()]
-        asked = zip(self.served, blanks, strict=True)
-        waiting = [self.workers[name].ask(self._predict[name], blank, together=True) for name, blank in asked]
-        await asyncio.gather(*waiting, return_exceptions=True)  # what goes wrong is told to whoever asks
+        inputs = zip(self.served, blanks, strict=True)
+        waiting = [self.workers[name].submit(self._predict[name], blank, batchable=True) for name, blank in inputs]
+        await asyncio.gather(*waiting, return_exceptions=True)  # errors are reported to later requests
 
     def stop(self) -> None:
-        """End all workers; one that is in the middle of something long is left behind."""
+        """Stop all workers, without waiting for one that is busy for long."""
         self._sampling.shutdown(wait=False, cancel_futures=True)
-        end = time.monotonic() + FAREWELL
+        end = time.monotonic() + STOP_SECONDS
         for worker in self.workers.values():
             worker.stop()
         for worker in self.workers.values():
             worker.join(max(0.0, end - time.monotonic()))
 
-    async def predict(self, question: ImageRequest) -> PredictResponse:
-        """The answer to an image; images that wait for the same model go through it together."""
-        image = await self._image(question)
-        found: PredictResponse = await self.workers[question.model].ask(
-            self._predict[question.model], image, together=True
+    async def predict(self, request: ImageRequest) -> PredictResponse:
+        """Classify an image. Images that wait for the same model are batched."""
+        image = await self._image(request)
+        found: PredictResponse = await self.workers[request.model].submit(
+            self._predict[request.model], image, batchable=True
         )
         return found
 
-    async def reconstruct(self, question: ReconstructRequest) -> ReconstructResponse:
-        """What the decoder draws of a pose."""
-        found: ReconstructResponse = await self._alone(question.model, answers.reconstruct_pose, question)
+    async def reconstruct(self, request: ReconstructRequest) -> ReconstructResponse:
+        """Reconstruct images from a pose."""
+        found: ReconstructResponse = await self._run(request.model, answers.reconstruct_pose, request)
         return found
 
-    async def routing(self, question: LabeledRequest) -> RoutingResponse:
-        """Where the votes came from."""
-        found: RoutingResponse = await self._alone(
-            question.model, answers.routing_maps, await self._image(question), question.label
+    async def routing(self, request: LabeledRequest) -> RoutingResponse:
+        """Compute the vote maps of a class."""
+        found: RoutingResponse = await self._run(
+            request.model, answers.routing_maps, await self._image(request), request.label
         )
         return found
 
-    async def attack(self, question: AttackRequest) -> AttackResponse:
-        """The image under attack."""
-        found: AttackResponse = await self._alone(
-            question.model, answers.attack_image, await self._image(question), question
+    async def attack(self, request: AttackRequest) -> AttackResponse:
+        """Attack an image."""
+        found: AttackResponse = await self._run(
+            request.model, answers.attack_image, await self._image(request), request
         )
         return found
 
     async def samples(self, name: str) -> SampleImages:
-        """Test images of a model's dataset."""
+        """Return test images of a model's dataset."""
         served = self.find(name)
         return await asyncio.get_running_loop().run_in_executor(self._sampling, lambda: served.samples)
 
-    async def _image(self, question: ImageRequest) -> Tensor:
-        shape = self.find(question.model).model.image_shape
-        if not isinstance(question.image, str):
-            return read_request_image(question, shape)
-        async with self._decoding:  # a picture takes long enough to hold up everybody else
-            return await asyncio.wait_for(asyncio.to_thread(read_request_image, question, shape), DECODE_SECONDS)
+    async def _image(self, request: ImageRequest) -> Tensor:
+        shape = self.find(request.model).model.image_shape
+        if not isinstance(request.image, str):
+            return read_request_image(request, shape)
+        async with self._decoding:  # decoding is slow enough to delay all other requests
+            return await asyncio.wait_for(asyncio.to_thread(read_request_image, request, shape), DECODE_SECONDS)
 
-    async def _alone(self, name: str, work: Any, *arguments: Any) -> Any:
+    async def _run(self, name: str, work: Any, *arguments: Any) -> Any:
         served = self.find(name)
-        return await self.workers[name].ask(lambda _: [work(served, *arguments)], None)
+        return await self.workers[name].submit(lambda _: [work(served, *arguments)], None)

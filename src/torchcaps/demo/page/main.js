@@ -1,4 +1,4 @@
-// Puts the page together: pad, test images, panels.
+// Assembles the page: pad, test images, panels.
 
 import { get, hasToken, report, useToken } from "./api.js";
 import { Drawing, knowsDigits } from "./drawing.js";
@@ -32,7 +32,7 @@ async function start() {
   );
   const samples = new Samples(part("samples"), (image) => pad.put(image, { exact: true }));
 
-  // At most once for each picture on the screen, however fast the pen moves.
+  // At most once per animation frame, however fast the pen moves.
   function changed() {
     if (planned) return;
     planned = true;
@@ -44,10 +44,10 @@ async function start() {
     });
   }
 
-  /** The network whose view stands below the pad: the one for two digits, while its panel is open. */
+  /** The network whose input is shown below the pad: the one for two digits while its panel is open. */
   const subject = () => (document.body.dataset.panel === "pairs" && double ? double : single);
 
-  /** Test images of the network in view; an example that nobody changed is replaced by one of them. */
+  /** Show test images of the current network; an unchanged example on the pad is replaced by one of them. */
   async function showSamples() {
     const shown = await samples.show(subject()).catch(() => []);
     const example = shown[Math.min(subject() === double ? 1 : 2, shown.length - 1)];
@@ -79,14 +79,14 @@ async function start() {
   document.body.dataset.ready = "true";
 }
 
-/** Ask for the service's token, and begin again with it. */
+/** Ask for the token of the service, and reload with it. */
 function askForToken() {
   part("token-wrong").hidden = !hasToken();
   part("gate").hidden = false;
   part("token").focus();
   part("gate").addEventListener("submit", (event) => {
     event.preventDefault();
-    // A header takes these characters only, and a token has no others.
+    // Headers and tokens only have these characters.
     useToken(part("token").value.replace(/[^\x21-\x7e]/g, ""));
     location.reload();
   });

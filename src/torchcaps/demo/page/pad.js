@@ -1,10 +1,10 @@
-// The drawing pad: strokes and pictures, one on top of the other, each of which can be undone.
+// The drawing pad: a stack of strokes and images with undo.
 
 import { paint } from "./images.js";
 
 const SIDE = 420; // pixels of the pad
 const PEN = 34;
-const CELL = SIDE / 28; // what an arrow key moves the pen by
+const CELL = SIDE / 28; // step of an arrow key
 
 export class Pad {
   /** `changed` is called after every change. */
@@ -19,7 +19,7 @@ export class Pad {
   listen() {
     const { canvas } = this;
     canvas.addEventListener("pointerdown", (event) => {
-      this.showCursor(false); // that is for the keyboard
+      this.showCursor(false); // only for the keyboard
       canvas.setPointerCapture(event.pointerId);
       this.begin(this.place(event));
     });
@@ -39,7 +39,7 @@ export class Pad {
     return [(event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale];
   }
 
-  /** Start a stroke; what only stood there as an example makes room. */
+  /** Start a stroke; it replaces an example image. */
   begin(point) {
     if (this.items.length === 1 && this.items[0].example) this.items = [];
     this.items.push({ points: [point] });
@@ -93,7 +93,7 @@ export class Pad {
     this.refresh();
   }
 
-  /** Put an image on the pad in place of all else. `exact`: networks get its own pixels until something is drawn. */
+  /** Replace the content of the pad by an image. `exact`: networks get its own pixels until something is drawn. */
   put(image, { exact = false, example = false } = {}) {
     const canvas = document.createElement("canvas");
     paint(canvas, image);
@@ -101,7 +101,7 @@ export class Pad {
     this.refresh();
   }
 
-  /** The image that networks get as it is, or null if it was drawn by hand. */
+  /** The image that networks get unchanged, or null for a drawing. */
   get exact() {
     return this.items.at(-1)?.exact ?? null;
   }
@@ -132,7 +132,7 @@ export class Pad {
     this.context.stroke();
   }
 
-  /** How much ink is at each of the pad's points, in [0, 1], row by row; `side` of them in a row. */
+  /** The ink of each pixel of the pad in [0, 1], row by row, and the `side` of the pad. */
   ink() {
     const { data } = this.context.getImageData(0, 0, SIDE, SIDE);
     const photo = this.items.some((item) => item.photo);
@@ -144,8 +144,8 @@ export class Pad {
     return { ink, side: SIDE };
   }
 
-  /** The pad's colours at the size a network sees. */
-  colours(pixels) {
+  /** The colors of the pad at the input size of a network. */
+  colors(pixels) {
     const small = new OffscreenCanvas(pixels, pixels).getContext("2d");
     Object.assign(small, { fillStyle: "black", imageSmoothingQuality: "high" });
     small.fillRect(0, 0, pixels, pixels);

@@ -1,4 +1,4 @@
-// Test images to start from, below the pad.
+// Test images below the pad.
 
 import { get } from "./api.js";
 import { make } from "./dom.js";
@@ -12,7 +12,7 @@ export class Samples {
     Object.assign(this, { place, choose, loaded: new Map(), all: [], start: 0 });
   }
 
-  /** Show the images of a network's dataset. */
+  /** Show test images of a network's dataset. */
   async show(info) {
     if (!this.loaded.has(info.name)) this.loaded.set(info.name, this.load(info));
     this.all = await this.loaded.get(info.name);

@@ -1,4 +1,4 @@
-// Routing: which places voted for the class, iteration by iteration.
+// Routing: vote maps of a class per iteration.
 
 import { announce, ask, latest } from "../api.js";
 import { distanceChart } from "../chart.js";
@@ -7,20 +7,20 @@ import { make, slider } from "../dom.js";
 import { paintHeat } from "../heat.js";
 import { single } from "../images.js";
 
-const FRAME = 900; // milliseconds an iteration is shown
+const FRAME = 900; // milliseconds per iteration
 
 export function routingPanel({ models, drawing }) {
   const able = models.filter((info) => info.routes);
   const element = make("div", { class: "panel" });
   if (!able.length) {
-    element.append(make("p", { class: "lead" }, "None of these networks has capsule layers to look into."));
+    element.append(make("p", { class: "lead" }, "None of these networks has capsule layers."));
     return { id: "routing", title: "Routing", element, open() {}, changed() {} };
   }
   let found = null;
   let iteration = 0;
   let timer = 0;
 
-  const map = make("canvas", { class: "heat", role: "img", width: 560, height: 560, "aria-label": "Places that voted" });
+  const map = make("canvas", { class: "heat", role: "img", width: 560, height: 560, "aria-label": "Votes" });
   const frames = make("div", { class: "frames" });
   const words = make("p", { class: "finding" });
   const play = make("button", { type: "button", class: "primary", click: () => (timer ? pause() : start()) }, "Play");
@@ -32,8 +32,8 @@ export function routingPanel({ models, drawing }) {
   const votes = make("div", {});
   const choice = networkChoice(able, models, "Votes for", { switched: () => changed(), picked: () => update() });
   element.append(
-    make("p", { class: "lead" }, "Capsules at every place vote for the classes above, and routing decides how much each vote ",
-      "counts. Each square is the middle of a place's window on the drawing: the more colour, the more it gave to the class."),
+    make("p", { class: "lead" }, "Capsules at every position vote for the classes, and routing computes the weight of each vote. Each ",
+      "square is the center of a position's receptive field: the stronger its color, the more it contributes to the class."),
     choice.element,
     make("div", { class: "workbench wide" }, make("div", { class: "stage" }, map, player),
       make("div", {}, words, frames, votes)),
@@ -60,7 +60,7 @@ export function routingPanel({ models, drawing }) {
     step.set(iteration + 1);
     paintHeat(map, single(found.image), found, iteration);
     [...frames.children].forEach((frame, other) => frame.setAttribute("aria-pressed", String(other === iteration)));
-    map.setAttribute("aria-label", `Places that voted for ${choice.info.class_names[found.label]}, iteration ${iteration + 1}`);
+    map.setAttribute("aria-label", `Votes for ${choice.info.class_names[found.label]}, iteration ${iteration + 1}`);
   }
 
   function describe() {
@@ -68,9 +68,9 @@ export function routingPanel({ models, drawing }) {
     const share = found.share?.map((value) => `${(100 * value).toFixed(1)} %`).join(" → ");
     const one = found.maps.length === 1;
     words.textContent = share
-      ? `Class ${name} gets ${share} of all that is present, from the first iteration to the last.`
+      ? `${share} of the total presence reaches class ${name}, from the first iteration to the last.`
       : one
-        ? `This routing has one pass: attention decides at once what class ${name} looks at.`
+        ? `This routing has a single pass: the attention of class ${name}.`
         : `Votes for class ${name}, from the first iteration to the last.`;
     frames.replaceChildren(
       ...found.maps.map((_, number) => {
@@ -89,7 +89,7 @@ export function routingPanel({ models, drawing }) {
 
   const update = latest(async () => {
     if (drawing.empty) return;
-    found = await ask("/api/routing", { ...drawing.question(choice.info), label: choice.label });
+    found = await ask("/api/routing", { ...drawing.request(choice.info), label: choice.label });
     choice.mark(found.label);
     describe();
     show(Math.min(iteration, found.maps.length - 1));

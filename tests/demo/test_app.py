@@ -160,7 +160,7 @@ def test_wrong_names_and_values_are_told(client: httpx.Client) -> None:
 
 
 def test_a_full_queue_is_told(shipped: list[ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "Worker", partial(Worker, bound=0))
+    monkeypatch.setattr(service, "Worker", partial(Worker, queue_size=0))
     app = create_app(shipped[:1])
 
     async def scene() -> httpx.Response:
@@ -226,5 +226,5 @@ def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
     for parent in ("a", "b"):
         (tmp_path / parent / "run").mkdir(parents=True)
         (tmp_path / parent / "run" / "config.yaml").write_text("model: capsnet")
-    with pytest.raises(TorchcapsError, match="two runs have folders called 'run'"):
+    with pytest.raises(TorchcapsError, match="two run directories are called 'run'"):
         load_run_models([tmp_path / "a" / "run", tmp_path / "b" / "run"])

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from torchcaps.demo import connections, guard
+from torchcaps.demo import guard, server
 from torchcaps.demo.guard import Guard, ServiceMetrics
 
 SECONDS = 5  # until an answer must be there
@@ -85,7 +85,7 @@ def test_many_connections_of_one_address_cost_another_address_nothing(address: s
 def test_a_client_that_has_asked_comes_before_silent_ones(
     address: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "NEW_SECONDS", 0.0)
+    monkeypatch.setattr(server, "NEW_SECONDS", 0.0)
     early = stack.enter_context(connect(address))
     answer(early)
     many = [stack.enter_context(connect(address)) for _ in range(300)]
@@ -95,15 +95,15 @@ def test_a_client_that_has_asked_comes_before_silent_ones(
 
 @pytest.mark.parametrize("opening", ["silent", "unfinished head", "kept alive"])
 def test_waiting_connections_are_closed(address: str, monkeypatch: pytest.MonkeyPatch, opening: str) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.2)
     with connect(address) as stream:
         stream.sendall(OPENINGS[opening])
         assert read_to_end(stream).count(b"HTTP/1.1 200 OK") == (opening == "kept alive")
 
 
 def test_a_byte_now_and_then_does_not_extend_the_time_limit(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
     with connect(address) as stream:
         answer(stream)
         sent = 0
@@ -123,7 +123,7 @@ def dropped(client: httpx.Client) -> int:
 def test_answers_that_nobody_reads_are_dropped(
     address: str, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.3)
     before = dropped(client)
     with connect(address) as stream:
         stream.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1500)  # more than buffers hold
@@ -143,7 +143,7 @@ def test_nonsense_is_answered_with_headers_and_counted(address: str, client: htt
     assert 'torchcaps_requests_total{path="other",status="400"}' in client.get("/metrics").text
 
 
-@pytest.mark.parametrize(("limit", "status"), [("MOST_REQUESTS", 503), ("MOST_PER_ADDRESS", 429)])
+@pytest.mark.parametrize(("limit", "status"), [("MAX_REQUESTS", 503), ("MAX_PER_ADDRESS", 429)])
 def test_too_many_requests_at_once(monkeypatch: pytest.MonkeyPatch, limit: str, status: int) -> None:
     """The refusal has the same headers as any answer, and is counted."""
     monkeypatch.setattr(guard, limit, 2)

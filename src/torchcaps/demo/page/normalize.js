@@ -1,6 +1,6 @@
-// From a large drawing to the few pixels a network sees.
+// Downscale a drawing to the input size of a network.
 
-/** Sums of all ink above and to the left of each point, so that the mean over any rectangle takes four look-ups. */
+/** Summed-area table of the ink: the mean over any rectangle takes four look-ups. */
 function sums(ink, side) {
   const table = new Float64Array((side + 1) * (side + 1));
   for (let row = 0; row < side; row++) {
@@ -13,7 +13,7 @@ function sums(ink, side) {
   return table;
 }
 
-/** Mean ink in a square of the drawing; what lies outside is empty. Corners may lie between pixels. */
+/** Mean ink in a square of the drawing, empty outside. Corners may be fractional. */
 function mean(table, side, left, top, size) {
   const at = (x, y) => {
     const column = Math.min(Math.max(x, 0), side);
@@ -29,7 +29,7 @@ function mean(table, side, left, top, size) {
   return (at(right, bottom) - at(left, bottom) - at(right, top) + at(left, top)) / (size * size);
 }
 
-/** Where ink is: its frame and its centre of mass, or null for an empty drawing. */
+/** Size and center of mass of the ink, or null for an empty drawing. */
 function extent(ink, side) {
   let [left, right, top, bottom, mass, x, y] = [side, -1, side, -1, 0, 0, 0];
   for (let row = 0; row < side; row++) {
@@ -47,8 +47,8 @@ function extent(ink, side) {
 }
 
 /**
- * A drawing brought to a few pixels, as bytes. With `box`, ink is scaled so that its longer side has so many pixels,
- * and its centre of mass moved to the middle: that is how MNIST was made. Without, the drawing is only made smaller.
+ * Downscale a drawing to bytes. With `box`, the ink is scaled so that its longer side has that many pixels, and its center
+ * of mass is moved to the center, as in MNIST. Without it, the drawing is only downscaled.
  */
 export function shrink(ink, side, pixels, box) {
   const found = extent(ink, side);

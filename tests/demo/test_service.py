@@ -30,15 +30,15 @@ def test_questions_that_wait_go_together_in_order() -> None:
         return [2 * number for number in numbers]
 
     async def scene(worker: Worker) -> None:
-        asked = [asyncio.create_task(worker.ask(doubled, number, together=True)) for number in range(10)]
+        asked = [asyncio.create_task(worker.submit(doubled, number, batchable=True)) for number in range(10)]
         await asyncio.sleep(0.05)
         gate.set()
         assert await asyncio.gather(*asked) == [2 * number for number in range(10)]
         assert max(sizes) == 4  # as many as were allowed
         assert sum(sizes) == 10
-        assert (worker.batches, worker.worked) == (len(sizes), 10)
+        assert (worker.batches, worker.processed) == (len(sizes), 10)
 
-    run(scene, together=4)
+    run(scene, batch_size=4)
 
 
 def test_others_are_worked_off_alone() -> None:
@@ -53,7 +53,7 @@ def test_others_are_worked_off_alone() -> None:
         return payloads
 
     async def scene(worker: Worker) -> None:
-        await asyncio.gather(*(worker.ask(first, 1) for _ in range(3)), worker.ask(second, 1, together=True))
+        await asyncio.gather(*(worker.submit(first, 1) for _ in range(3)), worker.submit(second, 1, batchable=True))
         assert sizes == {"a": [1, 1, 1], "b": [1]}
 
     run(scene)
@@ -67,18 +67,18 @@ def test_a_full_queue_says_so_at_once() -> None:
         return payloads
 
     async def scene(worker: Worker) -> None:
-        asked = [asyncio.create_task(worker.ask(wait, number)) for number in range(1)]
+        asked = [asyncio.create_task(worker.submit(wait, number)) for number in range(1)]
         await asyncio.sleep(0.05)  # the first is being worked on
-        asked += [asyncio.create_task(worker.ask(wait, number)) for number in range(3)]
+        asked += [asyncio.create_task(worker.submit(wait, number)) for number in range(3)]
         await asyncio.sleep(0.05)
         assert worker.waiting == 3
         with pytest.raises(QueueFullError):
-            await worker.ask(wait, 9)
+            await worker.submit(wait, 9)
         gate.set()
         await asyncio.gather(*asked)
-        assert await worker.ask(wait, 7) == 7
+        assert await worker.submit(wait, 7) == 7
 
-    run(scene, bound=3)
+    run(scene, queue_size=3)
 
 
 def test_an_error_is_told_and_the_worker_lives() -> None:
@@ -87,8 +87,8 @@ def test_an_error_is_told_and_the_worker_lives() -> None:
 
     async def scene(worker: Worker) -> None:
         with pytest.raises(ValueError, match="no 1"):
-            await worker.ask(fails, 1)
-        assert await worker.ask(lambda payloads: payloads, 2) == 2
+            await worker.submit(fails, 1)
+        assert await worker.submit(lambda payloads: payloads, 2) == 2
 
     run(scene)
 
@@ -102,14 +102,14 @@ def test_who_gives_up_is_not_worked_for() -> None:
         return payloads
 
     async def scene(worker: Worker) -> None:
-        first = asyncio.create_task(worker.ask(slow, 1))
+        first = asyncio.create_task(worker.submit(slow, 1))
         await asyncio.sleep(0.02)
         with pytest.raises(TimeoutError):
-            await worker.ask(slow, 2)
+            await worker.submit(slow, 2)
         gate.set()
         with pytest.raises(TimeoutError):
             await first
-        assert await worker.ask(lambda payloads: payloads, 3) == 3
+        assert await worker.submit(lambda payloads: payloads, 3) == 3
         assert worked == [1]
 
-    run(scene, patience=0.2)
+    run(scene, timeout=0.2)
