@@ -92,7 +92,7 @@ def main() -> None:
         card = bundle(open_run(given.run), given.tag, given.into)
     except TorchcapsError as error:
         sys.exit(f"Error: {error}")
-    print(f"{card.name}: accuracy {card.test_accuracy:.2%} on {card.test_images} images, {card.parameters:,} parameters")
+    print(f"{card.name}: {card.test_accuracy:.2%} on {card.test_images} test images, {card.parameters:,} parameters")
 
 
 if __name__ == "__main__":
