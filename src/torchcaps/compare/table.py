@@ -36,7 +36,7 @@ class Curve(JsonRecord):
     accuracy: list[Share] = Field(min_length=STEPS, max_length=STEPS)
 
 
-class AffineRecord(JsonRecord):
+class RecordedAffine(JsonRecord):
     about: str
     images: Count
     accuracy: Share
@@ -49,18 +49,18 @@ class AffineRecord(JsonRecord):
         return self
 
 
-class ViewpointRecord(JsonRecord):
+class RecordedViewpoint(JsonRecord):
     familiar_error: Share
 
 
-class OverlapRecord(JsonRecord):
+class RecordedOverlap(JsonRecord):
     drawing_error: Annotated[float, Field(ge=0, le=1e6)] | None
 
 
-class TestRecords(JsonRecord):
-    affnist: AffineRecord | None = None
-    viewpoint: ViewpointRecord | None = None
-    multimnist: OverlapRecord | None = None
+class RecordedTests(JsonRecord):
+    affnist: RecordedAffine | None = None
+    viewpoint: RecordedViewpoint | None = None
+    multimnist: RecordedOverlap | None = None
 
 
 class AttackRow(JsonRecord):
@@ -69,18 +69,18 @@ class AttackRow(JsonRecord):
     accuracy: Share
 
 
-class SanityWarning(JsonRecord):
+class RecordedWarning(JsonRecord):
     name: str
     message: str
 
 
-class AttackRecord(JsonRecord):
+class RecordedAttack(JsonRecord):
     images: Count
     clean_accuracy: Share
     norm: str
     logits: str
     attacks: list[AttackRow]
-    sanity: list[SanityWarning]
+    sanity: list[RecordedWarning]
 
     @model_validator(mode="after")
     def check_attacks(self) -> Self:
@@ -93,8 +93,8 @@ class AttackRecord(JsonRecord):
 class Robustness(JsonRecord):
     """The part of robustness.json that tables and figures read."""
 
-    tests: TestRecords
-    attacked: AttackRecord | None
+    tests: RecordedTests
+    attacked: RecordedAttack | None
 
 
 def quick_robustness(run: RunFolder) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _requests(config: RunConfig) -> list[Request]:
     return requests + [Request(on=("viewpoint",), images=None)] * (FAMILIAR in record.splits)
 
 
-def attack_accuracy(found: dict[str, Any], attack: str) -> float:
+def shown_accuracy(found: dict[str, Any], attack: str) -> float:
     """Return the accuracy under an attack at the epsilon of the table."""
     rows = [row for row in found["attacked"]["attacks"] if row["attack"] == attack]
     return float(rows[SHOWN]["accuracy"])
@@ -206,7 +206,7 @@ def _under(attack: str) -> Callable[[Results], str]:
         if not found or not all(each["attacked"] for each in found):
             return ""
         mark = f" {SUSPECT_MARK}" if any(each["attacked"]["sanity"] for each in found) else ""
-        return percent(attack_accuracy(each, attack) for each in found) + mark
+        return percent(shown_accuracy(each, attack) for each in found) + mark
 
     return shown
 

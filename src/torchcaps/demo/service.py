@@ -45,7 +45,7 @@ class QueueFullError(Exception):
 
 
 @dataclass(frozen=True)
-class Job:
+class QueuedRequest:
     """A queued request. ``work`` maps a list of payloads to a list of results, in the same order."""
 
     work: Callable[[list[Any]], list[Any]]
@@ -78,7 +78,7 @@ class Worker:
     ) -> None:
         self.queue_size, self.batch_size, self.timeout = queue_size, batch_size, timeout
         self.batches = self.processed = 0  # number of batches, and of requests in them
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[QueuedRequest] = deque()
         self._ready = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=f"model {name}", daemon=True)
@@ -94,7 +94,7 @@ class Worker:
 
         Consecutive ``batchable`` requests with the same ``work`` are processed in one call.
         """
-        job = Job(work, payload, batchable, asyncio.get_running_loop().create_future())
+        job = QueuedRequest(work, payload, batchable, asyncio.get_running_loop().create_future())
         with self._ready:
             if len(self._jobs) >= self.queue_size or self._stopped:
                 raise QueueFullError
@@ -112,11 +112,11 @@ class Worker:
         """Wait up to this many seconds for the thread to end."""
         self._thread.join(seconds)
 
-    def _next(self) -> list[Job]:
+    def _next(self) -> list[QueuedRequest]:
         """Return the next batch; empty once the worker is stopped."""
         with self._ready:
             self._ready.wait_for(lambda: self._jobs or self._stopped)
-            batch: list[Job] = []
+            batch: list[QueuedRequest] = []
             while self._jobs and not self._stopped and len(batch) < self.batch_size:
                 job = self._jobs[0]
                 if batch and not (job.batchable and batch[0].batchable and job.work == batch[0].work):
