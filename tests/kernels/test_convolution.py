@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torchcaps.kernels import autotune, convolution
 from torchcaps.kernels.autotune import Case, spectral_is_faster, worth_measuring
 from torchcaps.kernels.convolution import spectral_convolution
-from torchcaps.kernels.dft import bins, plan
+from torchcaps.kernels.dft import bins, dft_plan
 from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import Conv2d
 
@@ -126,7 +126,7 @@ def test_images_of_an_attack_get_their_gradient() -> None:
 def test_spectrum_has_as_many_numbers_as_pixels(side: int) -> None:
     pairs, alone = bins(side)
     assert 2 * len(pairs) + len(alone) == side**2
-    assert plan(side, 1, 1).image_back.shape == (side**2, side**2)
+    assert dft_plan(side, 1, 1).image_back.shape == (side**2, side**2)
 
 
 def test_layer_is_a_drop_in(own_cache: Path) -> None:
@@ -174,7 +174,7 @@ def test_measured_once_and_kept(own_cache: Path, monkeypatch: pytest.MonkeyPatch
     def never(case: Case) -> dict[str, float]:
         raise AssertionError("measured twice")
 
-    monkeypatch.setattr(autotune, "measure", never)
+    monkeypatch.setattr(autotune, "time_forms", never)
     spectral_is_faster.cache_clear()  # as a new process
     assert spectral_is_faster(case) == first
 
@@ -202,7 +202,7 @@ def test_two_processes_that_measure_at_once_agree(own_cache: Path, monkeypatch: 
         return {"pytorch": 1.0, "spectral": 2.0}
 
     kept.unlink()
-    monkeypatch.setattr(autotune, "measure", while_another_writes)
+    monkeypatch.setattr(autotune, "time_forms", while_another_writes)
     spectral_is_faster.cache_clear()
     assert spectral_is_faster(case) is True, "what the other wrote counts"
 

@@ -1,1 +1,1 @@
-"""Fast paths. Each has its plain definition in another room, and a test that holds the two together."""
+"""Fast CPU kernels. Each has a plain PyTorch definition elsewhere; tests compare the two."""

@@ -1,7 +1,7 @@
-"""Which form of a convolution is faster here: measured once for a layer and a batch, and kept between processes.
+"""Autotuning of convolutions: time PyTorch's and the Fourier form once per layer and batch size, and cache the result.
 
-Measurements are kept in the user's cache. The two forms round differently, so a run that is resumed must take the forms
-that it took before to end with the same weights: they are saved with the run, and ``use_forms`` brings them back.
+Timings are stored in the user's cache directory. The two forms round differently, so a resumed run must use the same
+forms as before to end with the same weights: they are saved with the run, and ``use_forms`` restores them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from torchcaps.kernels.convolution import spectral_convolution
 from torchcaps.progress import progress_bar
 
 ROUNDS = 3
-# Measured alone, with warm caches, the Fourier form looks a little better than it is within a model.
-CLEARLY = 0.85
+# Timed alone, with warm caches, the Fourier form looks slightly better than it is within a model.
+REQUIRED_RATIO = 0.85
 
 
 @dataclass(frozen=True)
 class Case:
-    """What the speed of a convolution depends on. ``mode``: "training", "attack" (images alone) or "inference"."""
+    """What determines the speed of a convolution. ``mode``: "training", "attack" (image gradient) or "inference"."""
 
     batch: int
     inputs: int
@@ -45,21 +45,21 @@ class Case:
 
 
 def worth_measuring(case: Case) -> bool:
-    """Whether Fourier transforms could win at all: wide kernels, many channels, small maps, more than a few images."""
+    """Whether the Fourier form could be faster: wide kernels, many channels, small maps, more than a few images."""
     side = -(-case.size // case.stride)
     return case.kernel >= 5 and min(case.inputs, case.outputs) >= 16 and side <= 16 and case.batch >= 8
 
 
-# The forms of the run that is being trained: a description of each convolution, and "pytorch" or "spectral".
+# Forms used by the current run: from the description of a convolution to "pytorch" or "spectral".
 _forms: ContextVar[dict[str, str] | None] = ContextVar("forms", default=None)
 FORMS = ("pytorch", "spectral")
 
 
 @contextlib.contextmanager
 def use_forms(forms: dict[str, str]) -> Iterator[None]:
-    """Take the form of every convolution from ``forms`` while the block runs.
+    """Use the given form of each convolution inside the block.
 
-    A convolution that is not listed takes the form that was measured to be faster, and is added to ``forms``.
+    A convolution that is not listed uses the faster form, which is added to ``forms``.
     """
     token = _forms.set(forms)
     try:
@@ -69,11 +69,11 @@ def use_forms(forms: dict[str, str]) -> Iterator[None]:
 
 
 def spectral_is_chosen(case: Case) -> bool:
-    """Whether a convolution takes the Fourier form: as in the run that is being trained, otherwise if it is faster."""
+    """Whether a convolution uses the Fourier form: as recorded by :func:`use_forms`, otherwise if it is faster."""
     forms = _forms.get()
     if forms is None:
         return spectral_is_faster(case)
-    # Without the threads: the form stays the same when a run is resumed with another number of them.
+    # Without the number of threads, which may change when a run is resumed.
     layer = f"{case.inputs} to {case.outputs} channels, {case.size} pixels, {case.kernel}x{case.kernel}"
     name = f"{layer}, stride {case.stride}, batch {case.batch}, {case.mode}"
     if name not in forms:
@@ -83,28 +83,28 @@ def spectral_is_chosen(case: Case) -> bool:
 
 @cache
 def spectral_is_faster(case: Case) -> bool:
-    """Whether the Fourier form won the measurement for this case, now or in an earlier process."""
+    """Whether the Fourier form is faster in this case, as timed now or by an earlier process."""
     kept = _folder() / f"{'-'.join(map(str, astuple(case)))}.json"
     seconds = _read(kept)
     if seconds is None:
         with contextlib.suppress(OSError):
-            kept.unlink(missing_ok=True)  # what cannot be read is damaged
-        seconds = measure(case)
-        with contextlib.suppress(TorchcapsError):  # a home that cannot be written: every process measures
+            kept.unlink(missing_ok=True)  # damaged
+        seconds = time_forms(case)
+        with contextlib.suppress(TorchcapsError):  # read-only home: every process times again
             write_json_once(kept, {"case": asdict(case), "seconds": seconds})
-        # Another process may have measured at the same time and been first: both go by what it found.
+        # If another process finished first, use its result in both.
         seconds = _read(kept) or seconds
     return wins(seconds)
 
 
 def wins(seconds: dict[str, float]) -> bool:
     """Whether the Fourier form was clearly faster."""
-    return seconds["spectral"] < CLEARLY * seconds["pytorch"]
+    return seconds["spectral"] < REQUIRED_RATIO * seconds["pytorch"]
 
 
-def measure(case: Case) -> dict[str, float]:
-    """Median seconds of both forms, taking turns."""
-    generator = torch.Generator().manual_seed(0)  # the run's own random numbers stay as they are
+def time_forms(case: Case) -> dict[str, float]:
+    """Median seconds of both forms, timed in turn."""
+    generator = torch.Generator().manual_seed(0)  # leaves the global random state alone
     shape = (case.batch, case.inputs, case.size, case.size)
     images = torch.rand(shape, generator=generator).contiguous(memory_format=torch.channels_last)
     kernels = torch.rand(case.outputs, case.inputs, case.kernel, case.kernel, generator=generator) - 0.5
@@ -125,17 +125,17 @@ def measure(case: Case) -> dict[str, float]:
         return time.perf_counter() - began
 
     seconds: dict[str, list[float]] = {"pytorch": [], "spectral": []}
-    with progress_bar("finding the faster convolution (once for this layer, then kept)", None):
+    with progress_bar("autotuning a convolution (once per layer, then cached)", None):
         for number in range(1 + ROUNDS):
             for form, found in seconds.items():
                 spent = run(form)
-                if number:  # the first time is for warming up
+                if number:  # the first round is a warmup
                     found.append(spent)
     return {form: statistics.median(found) for form, found in seconds.items()}
 
 
 def measured_cases() -> list[tuple[Case, dict[str, float]]]:
-    """Seconds of both forms for every case that was measured on this kind of machine."""
+    """Seconds of both forms for every case timed on this kind of machine."""
     found = []
     for path in sorted(_folder().glob("*.json")):
         seconds = _read(path)
@@ -146,13 +146,13 @@ def measured_cases() -> list[tuple[Case, dict[str, float]]]:
 
 
 def _folder() -> Path:
-    """Another processor or another PyTorch is another measurement: homes are shared in a cluster."""
+    """Cache directory of this processor and PyTorch version, because machines of a cluster may share a home."""
     machine = f"{processor_name()} torch {package_version('torch')}"
     return cache_folder() / "convolutions" / file_name(machine)
 
 
 def _read(kept: Path) -> dict[str, float] | None:
-    """Seconds of both forms; None if the file is not there or somebody damaged it."""
+    """Seconds of both forms; None if the file is missing or damaged."""
     if not kept.is_file():
         return None
     try:

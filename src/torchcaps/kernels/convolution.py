@@ -1,9 +1,9 @@
-"""Convolution through small Fourier transforms: the same numbers as PyTorch's, with a fraction of the arithmetic.
+"""Convolution by small Fourier transforms: the results of ``F.conv2d`` with a fraction of the arithmetic.
 
 A 9x9 convolution of stride 2 is the sum of four of stride 1 with 5x5 kernels or smaller, one for each phase of the
-pixels. Under a Fourier transform a convolution of channels becomes, for every frequency, one matrix product of images
-by (phases x channels) with the kernels' spectrum. The transforms are matrix products too (``waves``), so nothing but
-matrix products and one copy of the images is left. The plain definition is ``torch.nn.functional.conv2d``.
+pixels. In the Fourier domain a multi-channel convolution is one matrix product per frequency, of images by (phases x
+channels) with the kernels' spectrum. The transforms are matrix products too (``dft``), so that only matrix products and
+one copy of the images remain. The plain definition is ``torch.nn.functional.conv2d``.
 
 Letters: B images, I and O channels, n side of a phase, F = s * s * I, with s the stride.
 """
@@ -18,17 +18,17 @@ from torch.nn import functional as F
 from torch.nn.grad import conv2d_input, conv2d_weight
 from torch.utils.weak import WeakIdKeyDictionary
 
-from torchcaps.kernels.dft import Plan, plan
+from torchcaps.kernels.dft import Plan, dft_plan
 
-# What the spectrum of a weight was made from, and the spectrum: good until the weight changes.
+# Cached spectra of weights that are not being trained, valid until the weight changes.
 _spectra: Any = WeakIdKeyDictionary()
 
 
 def spectral_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
     """Convolution without padding or bias: (B, I, H, H), (O, I, K, K) to (B, O, h, h)."""
-    if not len(images):  # nothing to transform
+    if not len(images):  # empty batch
         return F.conv2d(images, weight, stride=stride)
-    # Asked here: within a Function gradients are off, and its needs_input_grad says yes even under no_grad.
+    # Inside a Function gradients are disabled, and needs_input_grad is True even under no_grad.
     learns = torch.is_grad_enabled() and weight.requires_grad
     result: Tensor = _SpectralConvolution.apply(images, weight, stride, learns)  # type: ignore[no-untyped-call]
     return result
@@ -37,8 +37,8 @@ def spectral_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
 class _SpectralConvolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor, stride: int, learns: bool) -> Tensor:
-        transform = plan(images.shape[2], weight.shape[2], stride)
-        spectrum = kernel_spectrum(transform, weight) if learns else _kept_spectrum(transform, weight, stride)
+        transform = dft_plan(images.shape[2], weight.shape[2], stride)
+        spectrum = kernel_spectrum(transform, weight) if learns else _cached_spectrum(transform, weight, stride)
         triple, alone = image_spectrum(transform, images, stride)
         batch, outputs, pairs = len(images), len(weight), transform.complex_bins
         product = images.new_empty(transform.side**2 * batch, outputs)
@@ -59,7 +59,7 @@ class _SpectralConvolution(torch.autograd.Function):
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         images, weight, pair_kernels, real_kernels, *image = ctx.saved_tensors
         wanted = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # somebody wants to differentiate this gradient
+        if torch.is_grad_enabled():  # create_graph=True
             di = conv2d_input(images.shape, weight, slopes, ctx.stride) if wanted[0] else None
             dw = conv2d_weight(images, weight.shape, slopes, ctx.stride) if wanted[1] else None
             return di, dw, None, None
@@ -92,7 +92,7 @@ def kernel_spectrum(transform: Plan, weight: Tensor) -> tuple[Tensor, Tensor]:
     outputs, inputs = weight.shape[:2]
     phases = len(transform.kernels)
     spectrum = weight.new_empty(transform.side**2, outputs, phases, inputs)
-    taps = weight.permute(0, 2, 3, 1).contiguous()  # (O, K, K, I): as channels-last weights lie already
+    taps = weight.permute(0, 2, 3, 1).contiguous()  # (O, K, K, I): no copy for channels-last weights
     for number, matrix in enumerate(transform.kernels):
         part = _phase(taps, number, phases).reshape(outputs, -1, inputs)  # (O, taps, I)
         torch.bmm(matrix.expand(outputs, -1, -1), part, out=spectrum[:, :, number].transpose(0, 1))
@@ -101,7 +101,7 @@ def kernel_spectrum(transform: Plan, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def image_spectrum(transform: Plan, images: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    """Spectra of all images: (pairs, 3 B, F) with -imaginary, real, imaginary under each other, and (real, B, F)."""
+    """Spectra of all images: (pairs, 3 B, F) with -imaginary, real, imaginary stacked, and (real, B, F)."""
     batch, inputs, size = images.shape[:3]
     missing = transform.side * stride - size
     padded = F.pad(images, (0, missing, 0, missing)) if missing else images
@@ -134,7 +134,7 @@ def _to_weight(transform: Plan, dspectrum: Tensor, weight: Tensor, stride: int) 
 
 
 def _phase(taps: Tensor, number: int, phases: int) -> Tensor:
-    """The taps (O, K', K', I) that meet one phase of the pixels."""
+    """The taps (O, K', K', I) of one phase."""
     stride = round(phases**0.5)
     top, left = divmod(number, stride)
     return taps[:, top::stride, left::stride]
@@ -146,17 +146,17 @@ def _parts(product: Tensor, pairs: int, batch: int) -> tuple[Tensor, Tensor]:
     return product[:split].unflatten(0, (pairs, 2 * batch)), product[split:].unflatten(0, (-1, batch))
 
 
-def _kept_spectrum(transform: Plan, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    """The spectrum of a weight that is not being trained, made once and kept until the weight changes.
+def _cached_spectrum(transform: Plan, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Spectrum of a weight that is not being trained, cached until the weight changes.
 
-    An optimiser that writes past autograd's version counter is found by a sample of the numbers.
+    A sample of the values detects optimizers that bypass autograd's version counter.
     """
     sample = weight.detach().permute(0, 2, 3, 1).reshape(-1)[:: max(1, weight.numel() // 4096)].clone()
     version = None if weight.is_inference() else weight._version
     made_from = (version, weight.data_ptr(), transform.side, stride)
     kept = _spectra.get(weight)
     if kept is None or kept[0] != made_from or not torch.equal(kept[1], sample):
-        with torch.inference_mode(False):  # what an answer leaves behind, an attack saves for its gradient
+        with torch.inference_mode(False):  # a cached inference tensor could not be saved for backward later
             kept = made_from, sample, kernel_spectrum(transform, weight.detach())
         _spectra[weight] = kept
     spectrum: tuple[Tensor, Tensor] = kept[2]

@@ -1,8 +1,8 @@
-"""The discrete Fourier transform of small squares, as real matrices: a transform is one matrix product.
+"""The discrete Fourier transform of small squares as real matrices, so that a transform is one matrix product.
 
-A real n x n square has as many independent real numbers in its spectrum as pixels. Bins that are their own mirror
-image are real; of each other pair only one is kept, as real and imaginary part. ``c`` and ``s`` below are the cosine
-and sine of a bin at a pixel; the spectrum of x is (c x) - i (s x).
+The spectrum of a real n x n square has n * n independent real numbers. Self-conjugate bins are real; of each pair of
+conjugate bins only one is stored, as real and imaginary part. ``c`` and ``s`` below are the cosine and sine of a bin at
+a pixel; the spectrum of x is (c x) - i (s x).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Bin = tuple[int, int]
 
 
 def bins(side: int) -> tuple[list[Bin], list[Bin]]:
-    """Frequencies whose value is complex, one of each mirrored pair, and those whose value is real.
+    """Return the complex bins, one of each conjugate pair, and the real bins.
 
     >>> [len(each) for each in bins(10)]
     [48, 4]
@@ -34,8 +34,8 @@ def bins(side: int) -> tuple[list[Bin], list[Bin]]:
     return pairs, alone
 
 
-def waves(side: int, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of every kept bin, the complex ones first, at the pixels of a corner: (bins, height * width)."""
+def cos_sin(side: int, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every stored bin, complex bins first, at the top left pixels: (bins, height * width)."""
     pairs, alone = bins(side)
     frequencies = torch.tensor(pairs + alone, dtype=torch.float64)
     rows, columns = (torch.arange(length, dtype=torch.float64) for length in (height, width))
@@ -48,10 +48,10 @@ def waves(side: int, height: int, width: int) -> tuple[Tensor, Tensor]:
 class Plan:
     """The matrices of one convolution: a (size x size) image, a (kernel x kernel) window, a stride.
 
-    The image is cut into stride x stride phases of side n, each of which meets its own part of the kernel at stride 1.
-    ``image`` gives three rows for each complex bin, -imaginary, real, imaginary, so that the pairs [real; imaginary]
-    and [-imaginary; real] are both neighbours in memory; ``slope`` likewise real, imaginary, -real for the gradient of
-    the output. Everything else has two rows for a complex bin and one for a real one, n * n in all.
+    The image is split into stride x stride phases of side n, each convolved with its part of the kernel at stride 1.
+    ``image`` has three rows for each complex bin, -imaginary, real, imaginary, so that both [real; imaginary] and
+    [-imaginary; real] are contiguous; ``slope`` has real, imaginary, -real for the gradient of the output. The others
+    have two rows for a complex bin and one for a real bin, n * n in total.
     """
 
     side: int
@@ -69,18 +69,18 @@ class Plan:
 
 
 @cache
-def plan(size: int, kernel: int, stride: int) -> Plan:
-    """The matrices for a convolution without padding."""
+def dft_plan(size: int, kernel: int, stride: int) -> Plan:
+    """Build the matrices of a convolution without padding; cached."""
     side, out = -(-size // stride), (size - kernel) // stride + 1
     count = len(bins(side)[0])
-    c, s = waves(side, side, side)
+    c, s = cos_sin(side, side, side)
     kernels = []
     for top in range(stride):
         for left in range(stride):
             taps = [len(range(first, kernel, stride)) for first in (top, left)]
-            kernels.append(_rows(count, waves(side, taps[0], taps[1]), (1, 2)))
-    # Back from the spectrum: a complex bin stands for its mirror image too.
-    cos, sin = waves(side, out, out)
+            kernels.append(_rows(count, cos_sin(side, taps[0], taps[1]), (1, 2)))
+    # Inverse transform: a complex bin also represents its conjugate.
+    cos, sin = cos_sin(side, out, out)
     twice = torch.ones(len(cos), 1, dtype=torch.float64)
     twice[:count] = 2
     cos, sin = (twice * each / side**2 for each in (cos, sin))

@@ -1,4 +1,4 @@
-"""Which form of a routing or a convolution runs: a fast one where it can, or the plain definition."""
+"""Choice between fast kernels and plain PyTorch definitions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import Tensor
 
 from torchcaps.errors import unknown_name
 
-CHOICES = ("auto", "plain", "fast")  # fast: without asking whether it pays
-_forced: ContextVar[str | None] = ContextVar("torchcaps_kernels", default=None)  # of a thread or an asyncio task
+CHOICES = ("auto", "plain", "fast")  # fast: skip the autotuning
+_forced: ContextVar[str | None] = ContextVar("torchcaps_kernels", default=None)  # per thread or asyncio task
 
 
 def kernel_choice() -> str:
-    """What is asked for: by :func:`use_kernels`, else by the variable ``TORCHCAPS_KERNELS``, else "auto"."""
-    if torch.compiler.is_compiling():  # a graph cannot hold compiled loops, nor read a context variable
+    """The requested kernels: by :func:`use_kernels`, otherwise by ``TORCHCAPS_KERNELS``, otherwise "auto"."""
+    if torch.compiler.is_compiling():  # a graph can neither call numba nor read a context variable
         return "plain"
     choice = _forced.get() or os.environ.get("TORCHCAPS_KERNELS", "auto")
     if choice not in CHOICES:
@@ -28,12 +28,12 @@ def kernel_choice() -> str:
 
 
 def fused_is_chosen() -> bool:
-    """Whether compiled loops may run: not forbidden, and numba is there to compile them."""
+    """Whether numba kernels may run: they are not disabled, and numba is installed."""
     return kernel_choice() != "plain" and find_spec("numba") is not None
 
 
 def runs_compiled(tensor: Tensor) -> bool:
-    """Whether compiled loops can take a tensor: float32 on a CPU, run as it comes."""
+    """Whether kernels support a tensor: float32 on a CPU, in eager mode."""
     return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not torch.compiler.is_compiling()
 
 

@@ -1,8 +1,8 @@
-"""Dynamic routing after a dense transform, with its gradient written out, in as few passes over the votes as there are.
+"""Fused dynamic routing after a dense transform, with a hand-written gradient.
 
-Autograd would keep a gradient of the size of the votes for each of the 2T - 1 uses of the votes and add them up. Here
-an iteration is one pass forward and one backward, and the gradient of a vote goes straight into those of pose and W: it
-is never stored. The plain definition is ``routing.dynamic.route_plainly``; a test holds the two together.
+Autograd would store a gradient of the size of the votes for each of the 2T - 1 uses of the votes and add them up. Here
+an iteration is one pass over the votes forward and one backward, and vote gradients are accumulated directly into those
+of pose and W. The plain definition is ``routing.dynamic.route_plainly``; a test compares the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Plain = Callable[[Tensor, Tensor], Tensor]
 
 
 def fused_dynamic_applies(factors: VoteFactors) -> bool:
-    """Whether the fused form fits: a dense transform of vectors, and tensors that compiled loops can take."""
+    """Whether the fused kernel supports this case: a dense transform of vectors in float32 on a CPU."""
     slots = factors.child_index.shape[1]
     dense = len(factors.child_index) == 1 and len(factors.weight) == slots and not len(factors.offset)
     vectors = factors.poses.shape[2] == 1
@@ -35,7 +35,7 @@ def fused_dynamic_routing(
 ) -> Tensor:
     """Poses before the nonlinearity. Shapes: children (B, I, K), weight (I, K, J, D), result (B, J, D).
 
-    ``plain`` is the definition; it takes over where a gradient is to be differentiated again.
+    ``plain`` is the plain definition, used for second derivatives.
     """
     arguments = (children, weight, iterations, nonlinearity, plain)
     pose: Tensor = _FusedDynamic.apply(*arguments)  # type: ignore[no-untyped-call]
@@ -47,11 +47,11 @@ class _FusedDynamic(torch.autograd.Function):
     def forward(
         ctx: Any, children: Tensor, weight: Tensor, iterations: int, nonlinearity: Nonlinearity, plain: Plain
     ) -> Tensor:
-        from torchcaps.kernels.dynamic_loops import route_votes
+        from torchcaps.kernels.dynamic_loops import dynamic_iteration
 
         batch, count, types, size = *children.shape[:2], *weight.shape[2:]
         votes = torch.bmm(children.transpose(0, 1), weight.flatten(2)).flatten(1).numpy()  # (I, B*J*D)
-        sums = [torch.from_numpy(votes).sum(0).view(batch, types, size) / types]  # equal couplings need no weights
+        sums = [torch.from_numpy(votes).sum(0).view(batch, types, size) / types]  # equal couplings
         logits = np.zeros((count, batch * types), np.float32)
         shares = np.empty((iterations - 1, count, batch * types), np.float32)
         poses = np.empty((iterations - 1, batch * types * size), np.float32)
@@ -61,7 +61,7 @@ class _FusedDynamic(torch.autograd.Function):
 
             def some_images(first: int, last: int, step: int = step, total: Any = total) -> None:
                 images = first * types, last * types
-                route_votes(votes, poses[step], logits, shares[step], total, *images, types, size)
+                dynamic_iteration(votes, poses[step], logits, shares[step], total, *images, types, size)
 
             on_threads(some_images, batch)
             sums.append(torch.from_numpy(total).view(batch, types, size))
@@ -73,17 +73,17 @@ class _FusedDynamic(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         children, weight = ctx.saved_tensors
         nonlinearity, plain = ctx.again
-        if torch.is_grad_enabled():  # somebody wants to differentiate this gradient
+        if torch.is_grad_enabled():  # create_graph=True
             inputs = [each for each in (children, weight) if each.requires_grad]
             found = iter(torch.autograd.grad(plain(children, weight), inputs, gradient, create_graph=True))
             return *(next(found) if each.requires_grad else None for each in (children, weight)), None, None, None
         dsums, dlogits = _through_iterations(ctx.kept, gradient, nonlinearity)
-        return *_to_factors(ctx.kept, dsums, dlogits, children, weight), None, None, None
+        return *_factor_gradients(ctx.kept, dsums, dlogits, children, weight), None, None, None
 
 
 def _through_iterations(kept: Any, gradient: Tensor, nonlinearity: Nonlinearity) -> tuple[Any, Any]:
     """Gradients of the sums (T, B*J*D) and of the logits (T-1, I, B*J) of every iteration."""
-    from torchcaps.kernels.dynamic_loops import route_back
+    from torchcaps.kernels.dynamic_loops import dynamic_backward
 
     votes, shares, _, sums = kept
     batch, types, size = gradient.shape
@@ -93,11 +93,11 @@ def _through_iterations(kept: Any, gradient: Tensor, nonlinearity: Nonlinearity)
         dsums[step + 1] = gradient.flatten().numpy()
         dposes = np.empty(batch * types * size, np.float32)
         if step + 1 < len(shares):
-            dlogits[step] = dlogits[step + 1]  # a logit lives on in all later iterations
+            dlogits[step] = dlogits[step + 1]  # a logit also enters all later iterations
 
         def some_images(first: int, last: int, step: int = step, dposes: Any = dposes) -> None:
             images = first * types, last * types
-            route_back(votes, dsums[step + 1], shares[step], dlogits[step], dposes, *images, types, size)
+            dynamic_backward(votes, dsums[step + 1], shares[step], dlogits[step], dposes, *images, types, size)
 
         on_threads(some_images, batch)
         with torch.enable_grad():
@@ -108,8 +108,8 @@ def _through_iterations(kept: Any, gradient: Tensor, nonlinearity: Nonlinearity)
     return dsums, dlogits
 
 
-def _to_factors(kept: Any, dsums: Any, dlogits: Any, children: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    from torchcaps.kernels.dynamic_loops import to_factors
+def _factor_gradients(kept: Any, dsums: Any, dlogits: Any, children: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    from torchcaps.kernels.dynamic_loops import factor_gradients
 
     _, shares, poses, _ = kept
     batch, types, size = len(children), *weight.shape[2:]
@@ -120,7 +120,7 @@ def _to_factors(kept: Any, dsums: Any, dlogits: Any, children: Tensor, weight: T
     def some_images(first: int, last: int) -> Any:
         dlines = np.zeros_like(lines)
         numbers = np.float32(1 / types), by_child, lines, dchildren, dlines
-        to_factors(shares, dsums, dlogits, poses, *numbers, first * types, last * types, types, size)
+        factor_gradients(shares, dsums, dlogits, poses, *numbers, first * types, last * types, types, size)
         return dlines
 
     dweight = torch.from_numpy(sum(on_threads(some_images, batch)))

@@ -1,10 +1,9 @@
-"""Passes of dynamic routing over the votes, as loops that numba compiles.
+"""Passes of fused dynamic routing over the votes, as loops compiled by numba.
 
-A pass goes child by child through all images, so that the votes stream through memory once, in the order in which a
-dense transform leaves them. All that happens to a vote in one iteration happens while it is in cache. Arrays are flat
-in images, types and pose: votes are (I, B*J*D), poses and their sums (B*J*D), logits and shares (I, B*J). A thread gets
-its images as slices of these; every loop begins at zero, because an index that might be negative would be looked at
-every time and nothing would become a vector.
+A pass goes child by child through all images, so that votes stream through memory once, in the order in which a dense
+transform writes them, and each vote is fully processed while it is in cache. Arrays are flat in images, types and pose:
+votes are (I, B*J*D), poses and their sums (B*J*D), logits and shares (I, B*J). Each thread gets slices for its images.
+Every loop starts at zero: numba checks indices that might be negative, and such loops do not vectorize.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def agree(found, row, poses, size):
     """Add the scalar product of every vote with its parent."""
     for k in range(found.shape[0]):
         total = ZERO
-        if size == 16:  # the papers' size, which the compiler then unrolls
+        if size == 16:  # the size in the papers, unrolled by the compiler
             for d in range(16):
                 total += row[k * 16 + d] * poses[k * 16 + d]
         else:
@@ -31,15 +30,15 @@ def agree(found, row, poses, size):
 
 @inner
 def add_weighted(totals, weights, row, wide, size):
-    """Add every vote, weighted, to its parent's sum. ``wide`` is room for one weight per number."""
-    widen(wide, weights, size)
+    """Add every vote, weighted, to its parent's sum. ``wide`` is a buffer with one weight per element."""
+    repeat_weights(wide, weights, size)
     for n in range(row.shape[0]):
         totals[n] += wide[n] * row[n]
 
 
 @inner
-def widen(wide, weights, size):
-    """Repeat a number per vote for all numbers of the vote."""
+def repeat_weights(wide, weights, size):
+    """Repeat the weight of each vote for all its elements."""
     for k in range(weights.shape[0]):
         weight = weights[k]
         if size == 16:
@@ -51,8 +50,8 @@ def widen(wide, weights, size):
 
 
 @inner
-def share_out(share, logit, types, powers, scales):
-    """Softmax over the types of each image, for one child: all exponentials in one long loop."""
+def softmax_over_types(share, logit, types, powers, scales):
+    """Softmax over the types of each image for one child, with all exponentials in one long loop."""
     count = share.shape[0]
     for start in range(0, count, types):
         peak = logit[start]
@@ -77,8 +76,8 @@ def share_out(share, logit, types, powers, scales):
 
 
 @compiled
-def route_votes(votes, poses, logits, shares, totals, first, last, types, size):
-    """One iteration: logits grow by the agreement with ``poses``, become shares, and the votes are summed by them."""
+def dynamic_iteration(votes, poses, logits, shares, totals, first, last, types, size):
+    """One iteration: add the agreement with ``poses`` to the logits, take the softmax, and sum the weighted votes."""
     low, high = first * size, last * size
     wide, powers = np.empty(high - low, np.float32), np.empty(last - first, np.int32)
     scales = powers.view(np.float32)
@@ -87,12 +86,12 @@ def route_votes(votes, poses, logits, shares, totals, first, last, types, size):
     for i in range(votes.shape[0]):
         row, logit, share = votes[i, low:high], logits[i, first:last], shares[i, first:last]
         agree(logit, row, own_poses, size)
-        share_out(share, logit, types, powers, scales)
+        softmax_over_types(share, logit, types, powers, scales)
         add_weighted(own_totals, share, row, wide, size)
 
 
 @compiled
-def route_back(votes, dsums, shares, dlogits, dposes, first, last, types, size):
+def dynamic_backward(votes, dsums, shares, dlogits, dposes, first, last, types, size):
     """One iteration backward: from the gradient of its sums to that of its logits and of the poses before it."""
     low, high = first * size, last * size
     wide, dshare = np.empty(high - low, np.float32), np.empty(last - first, np.float32)
@@ -112,8 +111,10 @@ def route_back(votes, dsums, shares, dlogits, dposes, first, last, types, size):
 
 
 @compiled
-def to_factors(shares, dsums, dlogits, poses, equal, children, weight, dchildren, dweight, first, last, types, size):
-    """From the gradients of the votes, child by child, to those of what a dense transform made them of.
+def factor_gradients(
+    shares, dsums, dlogits, poses, equal, children, weight, dchildren, dweight, first, last, types, size
+):
+    """Accumulate the gradients of children and weights from those of the votes, child by child.
 
     The gradient of a vote is a sum of (number per vote) times (vector per parent) over all iterations: ``shares`` and
     ``dlogits`` (T-1, I, B*J), ``dsums`` (T, B*J*D) and ``poses`` (T-1, B*J*D) are those of every iteration; in the

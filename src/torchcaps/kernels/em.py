@@ -1,7 +1,7 @@
-"""Fused EM routing: votes are made from pose and W in cache, forward and backward, and never stored.
+"""Fused EM routing: votes are computed from pose and W in cache, forward and backward, and never stored.
 
-The plain definition is ``routing.em.EMRouting`` on the votes of the transform; a test holds the two together. Threads
-share out the images; for a given number of threads the result is the same to the bit.
+The plain definition is ``routing.em.EMRouting`` on the transform's votes; a test compares the two. Threads split the
+images of a batch; for a given number of threads the result is bit-identical.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The numbers of the procedure: lambda of each iteration, the mass that counts as one, two floors."""
+    """Constants of the procedure: lambda of each iteration, the unit of mass, and the floors of mass and variance."""
 
     temperatures: tuple[float, ...]
     expected_mass: float
@@ -35,7 +35,7 @@ class Schedule:
 
 
 def fused_em_applies(factors: VoteFactors) -> bool:
-    """Whether the fused form can take these tensors: float32 on a CPU, run as they come."""
+    """Whether the fused kernel supports these tensors: float32 on a CPU, in eager mode."""
     tensors = (factors.poses, factors.activation, factors.weight)
     return fused_is_chosen() and all(each is not None and runs_compiled(each) for each in tensors)
 
@@ -45,7 +45,7 @@ def fused_em(
 ) -> Pair:
     """Poses (B, P, J, D) and activations (B, P, J) of the parents.
 
-    ``plain`` is the definition; it takes over where a gradient is to be differentiated again.
+    ``plain`` is the plain definition, used for second derivatives.
     """
     _compile_once()
     arguments = (factors.poses, factors.activation, factors.weight, beta_u, beta_a)
@@ -66,7 +66,7 @@ class _FusedEM(torch.autograd.Function):
         schedule: Schedule,
         plain: Callable[[VoteFactors], Pair],
     ) -> Pair:
-        from torchcaps.kernels.em_loops import route
+        from torchcaps.kernels.em_loops import em_forward
 
         problem = _Problem(factors, schedule, poses, active, weight, beta_u, beta_a)
         shape = (problem.steps, problem.positions, problem.types)
@@ -79,12 +79,12 @@ class _FusedEM(torch.autograd.Function):
         def some_images(first: int, last: int) -> None:
             shares, scratch = problem.shares(1), problem.scratch()
             for b in range(first, last):
-                route(*problem.image(b), *wide[:, b], *narrow[:, b], sums[b], *shares, *scratch)
+                em_forward(*problem.image(b), *wide[:, b], *narrow[:, b], sums[b], *shares, *scratch)
 
         on_threads(some_images, batch)
         activation = torch.from_numpy(narrow[2, :, -1]).sigmoid()
         ctx.save_for_backward(poses, active, weight, beta_u, beta_a)
-        # Never the result itself: it would hold its own history, and neither would ever be freed.
+        # Not the output itself: it would reference this node, and neither would ever be freed.
         ctx.problem, ctx.kept = problem, (wide, narrow, sums)
         ctx.again = factors, plain
         mean = torch.from_numpy(wide[0, :, -1]).reshape(batch, problem.positions, problem.size, problem.types)
@@ -92,9 +92,9 @@ class _FusedEM(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # somebody wants to differentiate this gradient
+        if torch.is_grad_enabled():  # create_graph=True
             return _plain_gradient(ctx, dmean, dactive)
-        from torchcaps.kernels.em_gradient import route_back
+        from torchcaps.kernels.em_gradient import em_backward
 
         problem: _Problem = ctx.problem
         wide, narrow, sums = ctx.kept
@@ -112,7 +112,7 @@ class _FusedEM(torch.autograd.Function):
             for b in range(first, last):
                 dmeans, dvariances = np.zeros((2, *wide.shape[2:]), np.float32)
                 dmeans[-1] = last_mean[b]
-                route_back(
+                em_backward(
                     *problem.image(b), *wide[:, b], *narrow[:, b], sums[b], dmeans, dvariances, last_logit[b].copy(),
                     dposes[b], dchildren[b], *totals, *shares, slopes, *scratch,
                 )  # fmt: skip
@@ -125,7 +125,7 @@ class _FusedEM(torch.autograd.Function):
 
 
 class _Problem:
-    """Everything about a batch that the compiled loops read, as numpy arrays."""
+    """Inputs of the compiled loops for one batch, as numpy arrays."""
 
     def __init__(self, factors: VoteFactors, schedule: Schedule, *tensors: Tensor) -> None:
         arrays = [each.detach().contiguous().numpy() for each in tensors]
@@ -145,19 +145,19 @@ class _Problem:
         self.numbers = tuple(np.float32(number) for number in numbers)
 
     def image(self, b: int) -> tuple[Any, ...]:
-        """What the loops read for one image."""
+        """Inputs of the compiled loops for one image."""
         return (
             self.poses[b], self.active[b], self.weight, self.offset, self.child, self.kind, self.first,
             self.beta_u, self.beta_a, self.temperatures, *self.numbers,
         )  # fmt: skip
 
     def shares(self, steps: int) -> tuple[Array, Array]:
-        """Room for a number per slot and parent, slots rounded up to fours, seen by slots and by fours."""
+        """Allocate assignments, with slots rounded up to a multiple of 4, as views by slot and by group of 4."""
         room = np.zeros((steps, self.positions, self.fours * 4, self.types), np.float32)
         return room, room.reshape(steps, self.positions, self.fours, 4 * self.types)
 
     def scratch(self) -> tuple[Array, ...]:
-        """Room for the votes of a position, four gradients of votes, eight rows of numbers in two views, and powers."""
+        """Allocate buffers: votes of a position, four vote gradients, eight rows of lanes in two views, exponents."""
         votes = np.zeros((self.fours * 4, self.rows, self.lanes), np.float32)
         dvotes = np.zeros((4, self.rows, self.lanes), np.float32)
         columns = np.zeros((8, self.lanes // self.types, self.types), np.float32)
@@ -179,13 +179,13 @@ def _plain_gradient(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | 
 
 @cache
 def _compile_once() -> None:
-    """Compile, or load what an earlier process compiled, before threads need it; a first time takes a while."""
-    with progress_bar("preparing fused EM routing (compiled once, then kept)", None):
+    """Compile the kernels, or load them from the cache, before threads call them."""
+    with progress_bar("compiling fused EM routing (once, then cached)", None):
         one = torch.zeros(1, dtype=torch.long)
         poses, weight = torch.zeros(1, 1, 1, 1, requires_grad=True), torch.zeros(1, 1, 1, 1)
         factors = VoteFactors(poses, torch.ones(1, 1), weight, one.unsqueeze(0), one, torch.zeros(1, 1))
         arguments = (poses, factors.activation, weight, torch.zeros(1), torch.zeros(1), factors)
         schedule = Schedule((1.0, 1.0), 1.0, 1.0, 1.0)
-        with torch.enable_grad():  # the first use may be a prediction
+        with torch.enable_grad():  # the first call may be under no_grad
             mean, _ = _FusedEM.apply(*arguments, schedule, None)  # type: ignore[no-untyped-call]
             mean.sum().backward()

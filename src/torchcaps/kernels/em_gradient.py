@@ -1,10 +1,10 @@
-"""From the gradients of a position's votes to those of poses and W, as loops that numba compiles.
+"""Backward pass of fused EM routing for one image, as loops compiled by numba.
 
 The gradient of a vote is a sum over the iterations of (a number per slot and parent) times (a vector per parent):
 
     dV = sum_t s_t (dmean_t + 2 (V - mean_t) dvariance_t)  -  sum_t dlog_t (V - mean_t) / variance_t
 
-with s_t the normalised weight of the vote in the M-step and dlog_t the gradient of its log density in the E-step.
+with s_t the normalized weight of the vote in the M-step and dlog_t the gradient of its log density in the E-step.
 Names are those of ``em_votes``.
 """
 
@@ -19,21 +19,20 @@ from torchcaps.kernels.em_votes import (
     TWO,
     ZERO,
     add_columns,
-    cast_votes,
+    compute_votes,
     exponential,
+    fill_columns,
     log_densities,
-    widen,
 )
 from torchcaps.kernels.numba_support import compiled, inner
 
 
-# MERGED The gradient of EM routing of one image, through all iterations, as loops that numba compiles.
 @inner
-def to_pose_and_weight(poses, c, weights, k, dvotes, s, dposes, dweights):
+def accumulate_pose_and_weight(poses, c, weights, k, dvotes, s, dposes, dweights):
     """Through V = M W: dM += dV W^T and dW += M^T dV."""
     _, inner, lanes = weights.shape
     rows = poses.shape[1]
-    if rows == 4:  # one way through dW for all rows
+    if rows == 4:  # one pass over dW for all rows
         for q in range(inner):
             m0, m1, m2, m3 = poses[c, 0, q], poses[c, 1, q], poses[c, 2, q], poses[c, 3, q]
             f0, f1, f2, f3 = ZERO, ZERO, ZERO, ZERO
@@ -60,11 +59,11 @@ def to_pose_and_weight(poses, c, weights, k, dvotes, s, dposes, dweights):
 
 
 @inner
-def to_factors(
+def accumulate_factor_gradients(
     p, votes, poses, active, weights, child, kind, means, inverses, dmeans, dvariances, norms, shares, slopes, floor,
     dposes, dweights, dvotes, columns, wide,
 ):  # fmt: skip
-    """From the gradients of a position's votes to those of poses and W, four slots at a time.
+    """Accumulate the gradients of poses and W from those of a position's votes, four slots at a time.
 
     ``columns`` and ``wide`` hold the weights of the four slots, then their slopes.
     """
@@ -81,11 +80,11 @@ def to_factors(
                 a = active[child[p, i + s]]
                 for j in range(types):
                     columns[s, 0, j] = (shares[t, p, i + s, j] * a + spread) * norms[t, p, j]
-                widen(columns, s)
+                fill_columns(columns, s)
                 if t < iterations - 1:
                     for j in range(types):
                         columns[4 + s, 0, j] = slopes[t, p, i + s, j]
-                    widen(columns, 4 + s)
+                    fill_columns(columns, 4 + s)
                 else:
                     for n in range(lanes):
                         wide[4 + s, n] = ZERO  # no E-step after the last
@@ -101,17 +100,17 @@ def to_factors(
                     dvotes[3, r, n] += wide[3, n] * (dmean + x3 * twice) - wide[7, n] * inverse * x3
         for s in range(here):
             for r in range(rows):
-                for n in range(lanes):  # a vote that was cut off does not move
+                for n in range(lanes):  # a clamped vote has no gradient
                     dvotes[s, r, n] = dvotes[s, r, n] if abs(votes[i + s, r, n]) < LARGEST_VOTE else ZERO
-            to_pose_and_weight(poses, child[p, i + s], weights, kind[i + s], dvotes, s, dposes, dweights)
+            accumulate_pose_and_weight(poses, child[p, i + s], weights, kind[i + s], dvotes, s, dposes, dweights)
 
 
 @inner
-def finish_parents(
+def statistics_backward(
     t, p, means, inverses, masses, costs, beta_u, temperature, expected, floor, epsilon,
     dmeans, dvariances, dlogit, dspread, dmass, balance, norms, dbeta_u, dbeta_a,
 ):  # fmt: skip
-    """Gradients of one M-step's statistics, once all that uses them has been gone through."""
+    """Gradients of one M-step's statistics, after everything that uses them has been differentiated."""
     _, _, rows, lanes = means.shape
     types = beta_u.shape[0]
     size = np.float32(rows * lanes // types)
@@ -133,7 +132,7 @@ def finish_parents(
 
 @inner
 def weigh_slopes(t, p, i, votes, means, dmeans, dvariances, wide):
-    """Sum over rows of dmean V + dvariance (V - mean)^2: what the weight of the slot's vote would change."""
+    """Sum over rows of dmean V + dvariance (V - mean)^2: the gradient of the weight of the slot's vote."""
     _, rows, lanes = votes.shape
     if rows == 4:  # the sum over rows stays in registers
         for n in range(lanes):
@@ -153,11 +152,11 @@ def weigh_slopes(t, p, i, votes, means, dmeans, dvariances, wide):
 
 
 @inner
-def through_fit(
+def m_step_backward(
     t, p, votes, active, child, first, means, inverses, bases, sums, dmeans, dvariances, dmass, balance, norms,
     shares, blocks, slopes, leaning, dactive, columns, wide, powers, scales,
 ):  # fmt: skip
-    """Back through an M-step: to the children's activations and, in ``slopes``, to the assignments."""
+    """Backward through an M-step, to the children's activations and, in ``slopes``, to the assignments."""
     slots = child.shape[1]
     types = shares.shape[3]
     for i in range(slots):
@@ -190,11 +189,11 @@ def through_fit(
 
 
 @inner
-def through_assignment(
+def e_step_backward(
     t, p, votes, child, means, inverses, logits, shares, slopes, leaning, dmeans, dvariances, dlogit, dspread, columns,
     wide,
 ):  # fmt: skip
-    """Back through the E-step after M-step t, to that step's statistics; ``slopes`` become those of log densities."""
+    """Backward through the E-step after M-step t, to its statistics; ``slopes`` become those of the log densities."""
     slots = child.shape[1]
     _, rows, lanes = votes.shape
     types = shares.shape[3]
@@ -208,7 +207,7 @@ def through_assignment(
                     slopes[t, p, i + s, j] = slope
                     dspread[p, j] -= slope
                     columns[s, 0, j] = slope
-                widen(columns, s)
+                fill_columns(columns, s)
             else:
                 for n in range(lanes):
                     wide[s, n] = ZERO
@@ -226,15 +225,15 @@ def through_assignment(
 
 
 @compiled
-def route_back(
+def em_backward(
     poses, active, weights, offsets, child, kind, first, beta_u, beta_a, temperatures, expected, floor, epsilon,
     means, inverses, masses, costs, logits, bases, sums, dmeans, dvariances, dlogit,
     dposes, dactive, dweights, dbeta_u, dbeta_a, shares, blocks, slopes, votes, dvotes, columns, wide, powers, scales,
 ):  # fmt: skip
     """All iterations of one image, backward.
 
-    ``dmeans[-1]`` and ``dlogit`` (P, J) come with the gradients of the result, the rest of ``dmeans`` and
-    ``dvariances`` with zeros; what begins with ``d`` after them is added to.
+    On entry ``dmeans[-1]`` and ``dlogit`` (P, J) hold the gradients of the result, and the rest of ``dmeans`` and
+    ``dvariances`` are zero. The following arguments that begin with ``d`` are accumulated into.
     """
     iterations, positions = means.shape[:2]
     types = beta_u.shape[0]
@@ -247,22 +246,22 @@ def route_back(
         for c in range(felt.shape[0]):
             leaning[c], felt[c] = felt[c], ZERO
         for p in range(positions):
-            cast_votes(votes, p, poses, weights, offsets, child, kind)
+            compute_votes(votes, p, poses, weights, offsets, child, kind)
             if t < iterations - 1:
-                through_assignment(
+                e_step_backward(
                     t, p, votes, child, means, inverses, logits, shares, slopes, leaning, dmeans, dvariances, dlogit,
                     dspread, columns, wide,
                 )  # fmt: skip
-            finish_parents(
+            statistics_backward(
                 t, p, means, inverses, masses, costs, beta_u, temperatures[t], expected, floor, epsilon,
                 dmeans, dvariances, dlogit, dspread, dmass, balance, norms, dbeta_u, dbeta_a,
             )  # fmt: skip
-            through_fit(
+            m_step_backward(
                 t, p, votes, active, child, first, means, inverses, bases, sums, dmeans, dvariances, dmass, balance,
                 norms, shares, blocks, slopes, felt, dactive, columns, wide, powers, scales,
             )  # fmt: skip
             if t == 0:
-                to_factors(
+                accumulate_factor_gradients(
                     p, votes, poses, active, weights, child, kind, means, inverses, dmeans, dvariances, norms, shares,
                     slopes, floor, dposes, dweights, dvotes, columns, wide,
                 )  # fmt: skip

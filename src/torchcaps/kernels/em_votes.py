@@ -1,15 +1,15 @@
-"""What fused EM routing, forward and backward, does with the votes of one parent position, as loops for numba.
+"""Loops over the votes of one parent position that the forward and backward pass of fused EM routing share.
 
-A vote's numbers lie as rows of lanes: row r of the pose matrix, and in it L = q' * J lanes, column by column with the J
-parent types side by side. Every inner loop runs over lanes and becomes vector instructions with hardly a sum across
-them. Numbers are float32 on purpose: one Python float would turn a whole expression into float64. Functions take whole
-arrays and indices: cutting a row out of an array costs more than the arithmetic on it.
+Votes are stored as rows of lanes: row r of the pose matrix has L = q' * J lanes, column by column, with the J parent
+types adjacent. Every inner loop runs over lanes and vectorizes, with hardly a horizontal sum. All constants are float32: a
+Python float would promote a whole expression to float64. Functions take whole arrays and indices, because slicing a row
+costs more than the arithmetic on it.
 
 Names: C children, P positions, I slots of a position, J parent types, T iterations. A child's pose is (rows, q), W is
-(q, L) for each slot. ``child`` (P, I) and ``kind`` (I) say which child and which W a slot has, ``offsets`` (I, D) what
-is added to its votes, (0, D) if nothing is. Parents have statistics (T, P, rows, L) or (T, P, J). Work room: ``votes``
-(I, rows, L), with I rounded up to fours; ``columns`` (8, q', J) and ``wide`` (8, L), the same memory seen in two ways;
-so are ``shares`` (T, P, I, J) and ``blocks`` (T, P, I / 4, 4 J).
+(q, L) for each slot. ``child`` (P, I) and ``kind`` (I) are the child and the W of each slot; ``offsets`` (I, D) are
+added to the votes, (0, D) if there is none. Statistics of parents are (T, P, rows, L) or (T, P, J). Buffers: ``votes``
+(I, rows, L), with I rounded up to a multiple of 4; ``columns`` (8, q', J) and ``wide`` (8, L) are views of the same
+memory, and so are ``shares`` (T, P, I, J) and ``blocks`` (T, P, I / 4, 4 J).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def exponential(blocks, t, p, g, powers, scales):
 
 
 @inner
-def widen(columns, s):
+def fill_columns(columns, s):
     """Repeat the numbers of column 0 of slot s in all columns."""
     for q in range(columns.shape[1] - 1):
         for j in range(columns.shape[2]):
@@ -60,7 +60,7 @@ def add_columns(columns, s):
 
 
 @inner
-def cast_votes(votes, p, poses, weights, offsets, child, kind):
+def compute_votes(votes, p, poses, weights, offsets, child, kind):
     """V = M W + offset for all slots of a position."""
     _, inner, lanes = weights.shape
     rows = poses.shape[1]

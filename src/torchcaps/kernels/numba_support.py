@@ -1,7 +1,7 @@
-"""How loops are compiled: once, kept on disk, without the interpreter's lock.
+"""Numba settings shared by all kernels, and a thread pool over the images of a batch.
 
-Sums may be taken in another order, as vector instructions need, and a product may be joined with a sum; nothing is
-assumed of the numbers themselves, so what is not finite stays so.
+Compiled code is cached on disk and releases the GIL. Fast math allows reordered sums and fused multiply-add, but not
+the assumption that numbers are finite.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from numba import njit
 
-# MERGED Images shared out among threads, for compiled loops that do not hold the interpreter's lock.
 _njit = partial(
     njit,
     nogil=True,
@@ -25,11 +24,13 @@ _njit = partial(
     no_cfunc_wrapper=True,
 )
 compiled: Any = _njit()
-inner: Any = _njit(no_cpython_wrapper=True)  # for compiled loops to call: a way in from Python takes long to compile
+inner: Any = _njit(
+    no_cpython_wrapper=True
+)  # called only from compiled code: without the Python wrapper, which takes long to compile
 
 
 def on_threads(work: Callable[[int, int], Any], images: int) -> list[Any]:
-    """Call ``work(first, last)`` for neighbouring images on each of torch's threads; results in their order."""
+    """Call ``work(first, last)`` for a contiguous range of images on each torch thread; return the results in order."""
     threads = max(1, min(torch.get_num_threads(), images))
     bounds = [images * number // threads for number in range(threads + 1)]
     if threads == 1:
@@ -42,5 +43,5 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="torchcaps")
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has none of its parent's threads: it starts its own pool
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child starts its own pool
     os.register_at_fork(after_in_child=_pool.cache_clear)
