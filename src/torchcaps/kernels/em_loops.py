@@ -15,8 +15,8 @@ from torchcaps.kernels.numba_support import compiled, inner
 def guess_mean(center, p, votes, active, child, first, floor):
     """Estimate the mean of a position's votes before routing from an eighth of its slots.
 
-    A variance summed around c instead of the mean m loses a factor of (m - c)^2 / variance in precision. For a mean over
-    slots with a fraction f of the total weight this is at most 1 / f, and the heaviest of eight combs of slots has
+    A variance summed around c instead of the mean m loses a factor of (m - c)^2 / variance in precision. For a mean
+    over slots with a fraction f of the total weight this is at most 1 / f, and the heaviest of eight combs of slots has
     f >= 1/8.
     """
     slots = child.shape[1]

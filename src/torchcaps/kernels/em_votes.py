@@ -1,7 +1,7 @@
 """Loops over the votes of one parent position that the forward and backward pass of fused EM routing share.
 
 Votes are stored as rows of lanes: row r of the pose matrix has L = q' * J lanes, column by column, with the J parent
-types adjacent. Every inner loop runs over lanes and vectorizes, with hardly a horizontal sum. All constants are float32: a
+types adjacent. Every inner loop runs over lanes and vectorizes, with few horizontal sums. All constants are float32: a
 Python float would promote a whole expression to float64. Functions take whole arrays and indices, because slicing a row
 costs more than the arithmetic on it.
 

@@ -24,9 +24,8 @@ _njit = partial(
     no_cfunc_wrapper=True,
 )
 compiled: Any = _njit()
-inner: Any = _njit(
-    no_cpython_wrapper=True
-)  # called only from compiled code: without the Python wrapper, which takes long to compile
+# For calls from compiled code only: the Python wrapper takes long to compile.
+inner: Any = _njit(no_cpython_wrapper=True)
 
 
 def on_threads(work: Callable[[int, int], Any], images: int) -> list[Any]:
