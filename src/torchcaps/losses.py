@@ -1,4 +1,4 @@
-"""Losses: from a model's output and the labels to one number."""
+"""Classification and reconstruction losses, and a registry of their records."""
 
 from __future__ import annotations
 
@@ -15,11 +15,8 @@ from torchcaps.registry import Registry
 __all__ = ["LossRecord", "losses", "margin_loss", "one_hot", "reconstruction_loss", "spread_loss", "spread_margin"]
 
 
-# MERGED Margin loss.
-# MERGED Spread loss.
-# MERGED Reconstruction loss.
-class Compute(Protocol):
-    """What a loss record computes."""
+class LossFunction(Protocol):
+    """Signature of a registered loss."""
 
     def __call__(self, scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor: ...
 
@@ -28,14 +25,13 @@ class Compute(Protocol):
 class LossRecord:
     """A classification loss by name.
 
-    ``compute`` takes scores, logits and 0/1 targets, each (B, classes), and ``progress``: how much of the training
-    is done, from 0 to 1, for losses that grow stricter on the way. ``single_label``: makes no sense for images with
-    two labels.
+    ``compute`` takes scores, logits and 0/1 targets, each (B, classes), and ``progress``, the fraction of the training
+    that is done, for losses with a schedule. ``single_label`` losses do not support images with two labels.
     """
 
     name: str
     description: str
-    compute: Compute
+    compute: LossFunction
     single_label: bool = False
 
 
@@ -52,11 +48,12 @@ def _cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: fl
 
 
 def _binary_cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
-    # Summed over classes like the margin loss, so that the weight of a reconstruction means the same beside both.
+    # Summed over classes like the margin loss, so that a reconstruction weight means the same for both.
     return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(1).mean()
 
 
 losses: Registry[LossRecord] = Registry("loss")
+"""All losses by name."""
 losses.add(LossRecord("margin", "lengths above 0.9 or below 0.1", _margin))
 losses.add(LossRecord("spread", "true class ahead of every other by a margin, 0.2 to 0.9", _spread, single_label=True))
 losses.add(LossRecord("cross-entropy", "softmax over the logits", _cross_entropy, single_label=True))
@@ -64,7 +61,7 @@ losses.add(LossRecord("bce", "a sigmoid for each class: binary cross-entropy", _
 
 
 def one_hot(labels: Tensor, classes: int) -> Tensor:
-    """Labels (B,) or (B, L) as 0/1 targets (B, classes).
+    """Convert labels (B,) or (B, L) to 0/1 targets (B, classes).
 
     >>> one_hot(torch.tensor([[0, 2]]), 4)
     tensor([[1., 0., 1., 0.]])
@@ -76,7 +73,7 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
 def margin_loss(
     scores: Tensor, targets: Tensor, *, upper: float = 0.9, lower: float = 0.1, absent_weight: float = 0.5
 ) -> Tensor:
-    r"""Lengths above 0.9 for what is there, below 0.1 for what is not (sabour2017, equation 4).
+    r"""Margin loss: lengths above 0.9 for classes that are present, below 0.1 for the others (sabour2017, equation 4).
 
     .. math:: L_k = T_k \max(0, m^+ - |v_k|)^2 + \lambda (1 - T_k) \max(0, |v_k| - m^-)^2
 
@@ -91,7 +88,7 @@ FIRST_MARGIN, LAST_MARGIN = 0.2, 0.9
 
 
 def spread_margin(progress: float) -> float:
-    """The margin when this part of the training is done: 0.2 at first, 0.9 at the end, linear between.
+    """Margin of the spread loss at a fraction of the training: linear from 0.2 to 0.9.
 
     >>> spread_margin(0.5)
     0.55
@@ -100,14 +97,14 @@ def spread_margin(progress: float) -> float:
 
 
 def spread_loss(scores: Tensor, targets: Tensor, *, margin: float = LAST_MARGIN) -> Tensor:
-    r"""The true class ahead of every other class by a margin.
+    r"""Spread loss: the true class must exceed every other class by a margin.
 
     Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, equation 3,
     https://openreview.net/forum?id=HJWLfGWRb.
 
     .. math:: L = \sum_{i \ne t} \max(0, m - (a_t - a_i))^2
 
-    Averaged over the batch. A small margin at first keeps capsules of the lower layers from dying: see
+    Averaged over the batch. A small margin at first keeps capsules of the lower layers from dying, see
     :func:`spread_margin`.
 
     Shapes: scores and targets (B, classes), targets 0 or 1 with exactly one 1 per image.
@@ -118,8 +115,8 @@ def spread_loss(scores: Tensor, targets: Tensor, *, margin: float = LAST_MARGIN)
     """
     if (targets.sum(1) != 1).any():
         raise TorchcapsError(
-            "spread loss compares one true class with the others, but these targets have another number of true "
-            "classes per image: train with 'margin' or 'bce' where images hold two labels"
+            "spread loss needs exactly one true class per image, got targets with another number: "
+            "train with 'margin' or 'bce' if images have two labels"
         )
     true_score = (scores * targets).sum(1, keepdim=True)
     behind = (margin - (true_score - scores)).clamp_min(0).square()
@@ -127,7 +124,7 @@ def spread_loss(scores: Tensor, targets: Tensor, *, margin: float = LAST_MARGIN)
 
 
 def reconstruction_loss(drawn: Tensor, images: Tensor, *, over_pixels: str = "sum") -> Tensor:
-    """Squared error over the pixels of an image, averaged over the batch.
+    """Squared error of reconstructed images, averaged over the batch.
 
     Args:
         over_pixels: ``sum`` (sabour2017, whose weight is 0.0005) or ``mean`` (choi2019, whose weight is 0.3). At

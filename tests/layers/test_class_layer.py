@@ -47,7 +47,7 @@ def test_a_vector_pose_takes_them_at_its_end() -> None:
 def test_coordinates_are_refused_where_places_have_matrices_of_their_own() -> None:
     with pytest.raises(TorchcapsError, match="coordinate addition needs a transform that is shared over positions"):
         CoordinateAddition(DenseTransform(8, 2, 16, 16))
-    with pytest.raises(TorchcapsError, match="ConvTransform has weights of its own for each place"):
+    with pytest.raises(TorchcapsError, match="ConvTransform has separate weights for each position"):
         CoordinateAddition(ConvTransform((4, 4), 2, 3, kernel=3))
 
 

@@ -1,4 +1,4 @@
-"""Layers: primary capsules, transforms, the capsule layer that joins them with a routing, decoders."""
+"""Layers: primary capsules, transforms, nonlinearities, capsule layers and decoders."""
 
 from torchcaps.layers.capsule_layer import CapsuleLayer, CapsuleStack
 from torchcaps.layers.conv_transform import ChannelConvTransform, ConvTransform

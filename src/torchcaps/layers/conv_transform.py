@@ -1,11 +1,11 @@
-r"""Convolutional transform: a parent's votes come from the K x K window of children below it.
+r"""Convolutional transforms: a parent receives votes from the K x K receptive field below it.
 
 Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, section 4.
 Chen et al.: Generalized Capsule Networks with Trainable Routing Procedure, 2019, https://arxiv.org/abs/1808.08692.
 
 .. math:: V_{ij} = M_i W_{ij} \quad\text{(right)} \qquad\text{or}\qquad V_{ij} = W_{ij} M_i \quad\text{(left)}
 
-W is one matrix per (place in the window, child type, parent type), the same at every position of the parents.
+W is one matrix per (cell of the receptive field, child type, parent type), shared by all parent positions.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from torchcaps.layers.transform import Capsules, PoseShape, Transform, matrix_vo
 from torchcaps.routing.base import LayerShape
 
 
-# MERGED r"""Per-channel convolution: a whole capsule type votes through a convolution of its own.
 class ConvTransform(Transform):
-    """Matrix or vector capsules seen through a window without padding.
+    """Votes of matrix or vector capsules in K x K receptive fields, without padding.
 
     Args:
         child_grid: height and width of the children.
-        types: of children.
-        parents: types of parents.
-        child_pose, parent_pose: (p, q), a pose seen as p rows of q numbers, rows first. ``right`` keeps p and needs
-            q x q' numbers per pair; ``left`` keeps q and needs p' x p. (1, D) is a vector with a full D x D' matrix.
-        kernel: K, side of the window.
-        stride: step of the window, at most K, so that no child is left out between windows.
-        multiply: ``right`` or ``left``, the side of the pose on which W stands.
-        spread: standard deviation of the first W; None keeps the size of the poses.
+        types: child types.
+        parents: parent types.
+        child_pose, parent_pose: (p, q), a pose as p rows of q elements, row-major. ``right`` keeps p and has q x q'
+            weights per pair; ``left`` keeps q and has p' x p. (1, D) is a vector with a full D x D' matrix.
+        kernel: K.
+        stride: at most K, so that every child is in a receptive field.
+        multiply: ``right`` or ``left``, the side of the pose on which W is multiplied.
+        spread: standard deviation of the initial W; None preserves the scale of the poses.
 
     Shapes: pose (B, H, W, types, p*q) to votes (B, P, K*K*types, parents, p'*q'); slots ordered row, column, type.
 
@@ -57,11 +56,11 @@ class ConvTransform(Transform):
     ) -> None:
         if not 1 <= stride <= kernel <= min(child_grid):
             raise TorchcapsError(
-                f"a window of {kernel} with stride {stride} does not fit {child_grid[0]}x{child_grid[1]} capsules: "
-                "it takes 1 <= stride <= kernel <= side of the grid"
+                f"a kernel of {kernel} with stride {stride} does not fit {child_grid[0]}x{child_grid[1]} capsules: "
+                "choose 1 <= stride <= kernel <= side of the grid"
             )
         grid = ((child_grid[0] - kernel) // stride + 1, (child_grid[1] - kernel) // stride + 1)
-        height, width = (stride * (side - 1) + kernel for side in grid)  # children beyond these are never seen
+        height, width = (stride * (side - 1) + kernel for side in grid)  # the others are in no receptive field
         numbers = torch.arange(height * width * types).view(1, height, width, types)
         super().__init__(_windows(numbers, kernel, stride).squeeze(0))
         slots = kernel * kernel * types
@@ -94,19 +93,19 @@ class ConvTransform(Transform):
 
 
 def _windows(values: Tensor, kernel: int, stride: int) -> Tensor:
-    """Every window of a grid: (B, H, W, N, ...) to (B, P, K*K*N, ...)."""
+    """Extract all K x K windows: (B, H, W, N, ...) to (B, P, K*K*N, ...)."""
     windows = values.unfold(1, kernel, stride).unfold(2, kernel, stride)  # (B, h, w, N, ..., K, K)
     return windows.movedim((-2, -1), (3, 4)).flatten(3, 5).flatten(1, 2)
 
 
 class ChannelConvTransform(Transform):
-    """One convolution per pair of types, done as one grouped convolution.
+    """A separate convolution for each pair of child and parent type (choi2019), computed as one grouped convolution.
 
     Args:
         child_grid: height and width of the children.
-        types: of children.
-        parents: types of parents.
-        child_size, parent_size: numbers in a pose.
+        types: child types.
+        parents: parent types.
+        child_size, parent_size: size of a pose.
         kernel, stride, padding: of the convolution.
 
     Shapes: pose (B, H, W, types, child_size) to votes (B, P, types, parents, parent_size).
@@ -138,7 +137,7 @@ class ChannelConvTransform(Transform):
         self.grid, self.shape = (height, width), LayerShape(height * width, types, parents, parent_size)
         self.stride, self.padding = stride, padding
         self.whole = child_grid == (kernel, kernel) and padding == 0
-        # Glorot for each pair's own convolution, the default of the authors' framework.
+        # Glorot initialization per pair, the default of the authors' framework.
         bound = (6 / (kernel**2 * (child_size + parent_size))) ** 0.5
         weight = torch.empty(types * parents * parent_size, child_size, kernel, kernel)
         self.weight = nn.Parameter(nn.init.uniform_(weight, -bound, bound))
@@ -146,7 +145,7 @@ class ChannelConvTransform(Transform):
 
     def forward(self, capsules: Capsules) -> Tensor:
         types, parents, size = self.shape.children, self.shape.parents, self.shape.size
-        if self.whole:  # the window is the grid: a matrix product per type, several times faster than a convolution
+        if self.whole:  # the kernel covers the grid: a matrix product per type is several times faster
             windows = capsules.pose.permute(3, 0, 4, 1, 2).flatten(2)  # (I, B, D_child*H*W)
             weight = self.weight.view(types, parents * size, -1).transpose(1, 2)  # (I, D_child*H*W, J*D)
             votes = torch.baddbmm(self.bias.view(types, 1, -1), windows, weight)  # (I, B, J*D)

@@ -1,4 +1,4 @@
-"""A convolution that takes the faster of two forms: PyTorch's own, or Fourier transforms."""
+"""A drop-in ``nn.Conv2d`` that uses Fourier transforms where they are faster."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torchcaps.kernels.dispatch import kernel_choice, runs_compiled
 class Conv2d(nn.Conv2d):
     """``torch.nn.Conv2d`` with the same weights and the same results, faster for wide kernels on small maps.
 
-    Which form runs is measured once for each layer and size of batch, see ``torchcaps doctor``;
-    ``TORCHCAPS_KERNELS=plain`` keeps PyTorch's own.
+    The form is autotuned once for each layer and batch size, see ``torchcaps doctor``; ``TORCHCAPS_KERNELS=plain``
+    always uses PyTorch's.
 
     >>> Conv2d(1, 4, 9)(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 4, 20, 20])
     """
 
     def forward(self, images: Tensor) -> Tensor:
-        if not self._spectral_pays(images):
+        if not self._use_spectral(images):
             return super().forward(images)
         maps = spectral_convolution(images, self.weight, self.stride[0])
         return maps if self.bias is None else maps + self.bias.view(-1, 1, 1)
 
-    def _spectral_pays(self, images: Tensor) -> bool:
+    def _use_spectral(self, images: Tensor) -> bool:
         asked = kernel_choice()
         if asked == "plain" or torch.is_autocast_enabled("cpu"):
             return False
@@ -39,7 +39,7 @@ class Conv2d(nn.Conv2d):
         learns = torch.is_grad_enabled() and self.weight.requires_grad
         attacked = torch.is_grad_enabled() and images.requires_grad
         case = Case(
-            # Sizes between two powers of two behave like the lower one.
+            # Rounded down to a power of two.
             batch=1 << (max(1, len(images)).bit_length() - 1),
             inputs=self.in_channels,
             outputs=self.out_channels,

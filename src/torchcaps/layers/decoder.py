@@ -1,4 +1,4 @@
-"""Decoders: from class capsules back to an image."""
+"""Decoder: reconstructs an image from class capsules."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torchcaps.errors import TorchcapsError
 
 
 class Decoder(nn.Module):
-    """Three fully connected layers that draw the image (sabour2017).
+    """Three fully connected layers that reconstruct the image (sabour2017).
 
     Args:
-        conditional: draw from one class's capsule, with all others masked to zero; else from all of them.
+        conditional: reconstruct from one class capsule, with the others masked to zero; otherwise from all.
 
     Shapes: pose (B, classes, D) and labels (B,) to (B, C, H, W) with values in [0, 1].
     """
@@ -42,7 +42,7 @@ class Decoder(nn.Module):
     def forward(self, pose: Tensor, labels: Tensor) -> Tensor:
         if labels.shape != pose.shape[:1]:
             raise TorchcapsError(
-                f"the decoder draws one label per image: {len(pose)} images, labels {tuple(labels.shape)}"
+                f"the decoder needs one label per image, got {len(pose)} images and labels {tuple(labels.shape)}"
             )
         if self.conditional:
             mask = torch.zeros(pose.shape[:2], dtype=pose.dtype, device=pose.device)

@@ -1,4 +1,4 @@
-r"""Class layer: children of one type share their matrices over all positions.
+r"""Class layer transform: children of one type share their matrices over all positions; and coordinate addition.
 
 Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, section 4.
 
@@ -18,13 +18,12 @@ from torchcaps.layers.transform import Capsules, PoseShape, Transform, matrix_vo
 from torchcaps.routing.base import LayerShape
 
 
-# MERGED r"""Coordinate addition: where a child is, added to what it votes for.
 class PositionSharedTransform(Transform):
-    """All children, wherever they are, vote for the same parents; W is one matrix per (child type, parent).
+    """Children at all positions vote for the same parents; W is one matrix per (child type, parent).
 
     Args:
         child_grid: height and width of the children.
-        types: of children.
+        types: child types.
         parents: number of parents, such as classes.
         child_pose, parent_pose, multiply, spread: as in :class:`ConvTransform`.
 
@@ -54,7 +53,7 @@ class PositionSharedTransform(Transform):
         self.weight = matrix_weight(types, parents, child_pose, parent_pose, multiply, spread)
 
     def forward(self, capsules: Capsules) -> Tensor:
-        places = capsules.pose.flatten(1, 2)  # (B, H*W, N, D): places stand where a convolution has its positions
+        places = capsules.pose.flatten(1, 2)  # (B, H*W, N, D): grid cells in place of positions
         votes = matrix_votes(places, self.weight, self.child_pose, self.parent_pose, self.multiply)
         return votes.flatten(1, 2).unsqueeze(1)  # (B, 1, H*W*N, J, D)
 
@@ -73,10 +72,10 @@ class PositionSharedTransform(Transform):
 
 
 class CoordinateAddition(Transform):
-    """A transform whose votes also say where the child is.
+    """Add the scaled coordinates of each child to two elements of its votes (hinton2018, section 4.1).
 
     Args:
-        transform: one that is shared over positions.
+        transform: a :class:`PositionSharedTransform`.
 
     >>> layer = CoordinateAddition(PositionSharedTransform((2, 2), 1, 1))
     >>> votes = layer(Capsules(torch.zeros(1, 2, 2, 1, 16)))
@@ -91,7 +90,7 @@ class CoordinateAddition(Transform):
         if not isinstance(transform, PositionSharedTransform):
             raise TorchcapsError(
                 f"coordinate addition needs a transform that is shared over positions, and {type(transform).__name__} "
-                "has weights of its own for each place: drop the coordinates or use PositionSharedTransform"
+                "has separate weights for each position: drop the coordinates or use PositionSharedTransform"
             )
         self.shape, self.grid, self.transform = transform.shape, transform.grid, transform
         height, width = transform.child_grid
@@ -114,7 +113,7 @@ class CoordinateAddition(Transform):
 
 
 def coordinate_elements(pose: tuple[int, int]) -> tuple[int, int]:
-    """Places of row and column in a flattened p x q pose.
+    """Indices of the elements that hold row and column in a flattened p x q pose.
 
     >>> coordinate_elements((4, 4)), coordinate_elements((1, 16))
     ((3, 7), (14, 15))

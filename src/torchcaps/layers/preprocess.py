@@ -1,4 +1,4 @@
-"""What a model does to pixels first."""
+"""Preprocessing layers of models."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from torch import Tensor, nn
 
 
 class Standardize(nn.Module):
-    """Each image to zero mean and unit variance, over all its channels and pixels (hinton2018, section 5).
+    """Standardize each image to zero mean and unit variance over its channels and pixels (hinton2018, section 5).
 
-    The deviation is kept at 0.001 or more, a quarter of a grey level, so that a blank image stays blank and the
+    The standard deviation is at least 0.001, a quarter of a gray level, so that a blank image stays blank and the
     gradient is finite.
 
     Shapes: (B, C, H, W) to the same.
     """
 
     def forward(self, images: Tensor) -> Tensor:
-        centred = images - images.mean((1, 2, 3), keepdim=True)
-        variance = centred.square().mean((1, 2, 3), keepdim=True)
-        return centred / variance.clamp_min(1e-6).sqrt()
+        centered = images - images.mean((1, 2, 3), keepdim=True)
+        variance = centered.square().mean((1, 2, 3), keepdim=True)
+        return centered / variance.clamp_min(1e-6).sqrt()
 
 
 class MeanImage(nn.Module):
-    """The mean of the training images taken away from each image (chen2019, on CIFAR-10).
+    """Subtract the mean of the training images (chen2019, on CIFAR-10).
 
-    The mean is a buffer: it is saved with the weights, and zero until :meth:`fit`.
+    The mean is a buffer: it is saved with the weights, and is zero until :meth:`fit`.
 
     Shapes: (B, C, H, W) to the same.
     """
@@ -36,7 +36,7 @@ class MeanImage(nn.Module):
         self.register_buffer("mean", torch.zeros(image_shape))
 
     def fit(self, images: Tensor) -> None:
-        """Learn the mean of these images."""
+        """Set the mean to that of these images."""
         self.mean.copy_(images.mean(0))
 
     def forward(self, images: Tensor) -> Tensor:

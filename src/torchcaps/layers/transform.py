@@ -1,4 +1,7 @@
-"""What flows between capsule layers."""
+"""Capsules, the base class of transforms, fully connected transforms and their registry.
+
+A transform computes the votes of each child capsule for the poses of its parents.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,11 @@ from torchcaps.registry import Registry
 from torchcaps.routing.base import LayerShape
 
 
-# MERGED Transforms: each child capsule votes for the pose of each of its parents.
-# MERGED r"""Shared transform: all children vote for a parent through the same matrix.
-# MERGED Poses seen as matrices: the weights between two of them, and the votes that these give.
 class Capsules(NamedTuple):
     """Capsules on a grid.
 
-    Shapes: ``pose`` (B, H, W, N, D) for N capsule types; ``activation`` (B, H, W, N), or None where the length
-    of the pose tells how present a capsule is. A fully connected layer's output has H = W = 1.
+    Shapes: ``pose`` (B, H, W, N, D) for N capsule types; ``activation`` (B, H, W, N), or None if the length of
+    the pose takes its place. The output of a fully connected layer has H = W = 1.
     """
 
     pose: Tensor
@@ -31,11 +31,11 @@ class Capsules(NamedTuple):
 
 
 class Transform(nn.Module, ABC):
-    """Base of all transforms.
+    """Base class of all transforms.
 
-    ``shape`` holds the sizes of the votes; ``grid`` is the parents' (height, width); ``child_index`` (P, I) says
-    which child stands in which slot of which position, children numbered from 0 without gaps, or is None where
-    each child is seen once.
+    ``shape`` holds the sizes of the votes; ``grid`` is the parents' (height, width); ``child_index`` (P, I) is the
+    child in each slot of each position, numbered from 0 without gaps, or None if every child is in one slot
+    only.
     """
 
     shape: LayerShape
@@ -48,24 +48,24 @@ class Transform(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, capsules: Capsules) -> Tensor:
-        """Votes (B, P, I, J, D)."""
+        """Compute votes (B, P, I, J, D)."""
 
     def factors(self, capsules: Capsules) -> VoteFactors | None:
-        """What the votes are made of, for routings that never store them; None where they are made otherwise."""
+        """Factors of the votes, for routings that never store votes; None if the votes are no such product."""
         return None
 
     def gather(self, values: Tensor) -> Tensor:
-        """What each position sees of the children: (B, H, W, N, ...) to (B, P, I, ...)."""
+        """Gather the children of each position: (B, H, W, N, ...) to (B, P, I, ...)."""
         return values.flatten(1, 3).unsqueeze(1)
 
 
 class DenseTransform(Transform):
-    r"""A matrix of its own for every pair of child and parent (sabour2017): \hat u_{j|i} = W_{ij} u_i."""
+    r"""A separate matrix for every pair of child and parent (sabour2017): \hat u_{j|i} = W_{ij} u_i."""
 
     def __init__(self, children: int, parents: int, child_size: int, parent_size: int) -> None:
         super().__init__()
         self.shape = LayerShape(1, children, parents, parent_size)
-        # The spread of the authors' own release: the sum over a thousand children then starts where squash has slope.
+        # As in the authors' release: the sum over a thousand children then starts where squash is not flat.
         self.weight = nn.Parameter(torch.randn(children, child_size, parents * parent_size) * 0.1)
 
     def factors(self, capsules: Capsules) -> VoteFactors:
@@ -102,8 +102,8 @@ class SharedTransform(Transform):
     def __init__(self, children: int, parents: int, child_size: int, parent_size: int) -> None:
         super().__init__()
         self.shape = LayerShape(1, children, parents, parent_size)
-        # Less than the dense transform's 0.1: with one matrix for all, votes add up instead of cancelling, and squash
-        # would start where it is flat.
+        # Less than the dense transform's 0.1: votes by a shared matrix add up instead of canceling, and squash would
+        # start where it is flat.
         self.weight = nn.Parameter(torch.randn(child_size, parents * parent_size) * 0.02)
 
     def forward(self, capsules: Capsules) -> Tensor:
@@ -137,7 +137,7 @@ PoseShape = tuple[int, int]
 def matrix_weight(
     slots: int, parents: int, child_pose: PoseShape, parent_pose: PoseShape, multiply: str, spread: float | None
 ) -> nn.Parameter:
-    """One matrix per pair of slot and parent: (I, q, J*q') to stand right of the pose, (I, p, J*p') left of it."""
+    """Create one matrix per pair of slot and parent: (I, q, J*q') for the right side, (I, p, J*p') for the left."""
     if multiply not in ("right", "left"):
         raise unknown_name("side of the transform", multiply, ("right", "left"))
     kept, mapped = (0, 1) if multiply == "right" else (1, 0)
@@ -152,16 +152,16 @@ def matrix_weight(
 
 
 def weight_by_parent(weight: Tensor, parents: int) -> Tensor:
-    """The weight of a transform on the right with its parents last: (N, q, J*q') to (N, q, q', J)."""
+    """Move the parents last: (N, q, J*q') to (N, q, q', J)."""
     return weight.view(len(weight), weight.shape[1], parents, -1).transpose(2, 3)
 
 
 def matrix_votes(pose: Tensor, weight: Tensor, child_pose: PoseShape, parent_pose: PoseShape, multiply: str) -> Tensor:
-    """Votes V = M W, or V = W M. Shapes: pose (B, P, I, p*q) and the weight above to (B, P, I, J, p'*q')."""
+    """Compute votes V = M W, or V = W M. Shapes: pose (B, P, I, p*q) and the weight above to (B, P, I, J, p'*q')."""
     batch, positions, slots = pose.shape[:3]
     matrices = pose.unflatten(3, child_pose)  # (B, P, I, p, q)
     if multiply == "left":
-        matrices = matrices.transpose(3, 4)  # (W M) is the transpose of (M' W'), and the weight is kept as W'
+        matrices = matrices.transpose(3, 4)  # (W M) is the transpose of (M' W'), and the weight is stored as W'
     kept, mapped = matrices.shape[3:]
     # One product per slot, with all images and positions as rows: W is never copied per image.
     rows = matrices.permute(2, 0, 1, 3, 4).reshape(slots, batch * positions * kept, mapped)
