@@ -39,11 +39,11 @@ def test_robustness_end_to_end(typed: Typed, tmp_path: Path) -> None:  # noqa: F
     for arguments, message in (
         (["one", "--on", "multimnits"], "test 'multimnits' is unknown: did you mean 'multimnist'?"),
         (["one", "--attack", "pdg"], "attack 'pdg' is unknown: did you mean 'pgd'?"),
-        (["one", "--attack", "transfer"], "needs another trained run: name one with --source"),
+        (["one", "--attack", "transfer"], "needs another trained run: give it with --source"),
         (["one", "--attack", "fgsm", "--epsilon", "a"], "--epsilon should be a comma-separated list of numbers"),
         (["one", "--attack", "fgsm", "--source", "nowhere"], "nowhere is not a directory"),
         (["one", "--out", "x"], "apply to robustness tests: also pass --on or --attack"),
-        (["one", "--on", "viewpoint"], "which glyphs does not set apart: train on one of smallnorb-azimuth"),
+        (["one", "--on", "viewpoint"], "which glyphs does not separate: train on one of smallnorb-azimuth"),
     ):
         code, said = typed("evaluate", *arguments)
         assert code == 2
@@ -62,7 +62,7 @@ def test_compare_matches_and_leaves_robustness_out(typed: Typed, tmp_path: Path)
     for level, message in (
         ("high", "setting 'stop_at_accuracy' is 'high'"),
         ("1.5", "setting 'stop_at_accuracy' is '1.5'"),
-        ("familiar", "novel viewpoints need a model trained on familiar ones alone"),
+        ("familiar", "the viewpoint test needs a model trained on familiar viewpoints only"),
     ):
         code, said = typed("compare", "tiny", *SMALL, "--match", level, "--out", "other")
         assert code == 2

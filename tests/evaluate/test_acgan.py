@@ -171,7 +171,11 @@ def test_error_by_epoch_in_json_table_and_figures(cache: Path, tmp_path: Path, m
 
 
 def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
-    with pytest.raises(TorchcapsError, match="drawn digits cannot be shown to a model trained on glyphs"):
+    with pytest.raises(
+        TorchcapsError, match="generated digits need a model trained on MNIST digits, got one trained on glyphs"
+    ):
         protocols.get("acgan").measure(trained(), "glyphs", 10)
-    with pytest.raises(TorchcapsError, match="draws ten kinds of 28x28 grey images, which turntable-small has not"):
+    with pytest.raises(
+        TorchcapsError, match="needs 28x28 grayscale images of ten classes, which turntable-small does not"
+    ):
         train_acgan(tmp_path, GanSettings(data="turntable-small"), 1)

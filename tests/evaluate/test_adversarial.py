@@ -69,7 +69,7 @@ def test_the_universal_attack_s_course_is_in_the_result() -> None:
 def test_what_is_missing_is_said_before_anything_is_attacked() -> None:
     with pytest.raises(TorchcapsError, match="'transfer' needs another trained model"):
         attack_model(trained(), images(), ["transfer"])
-    with pytest.raises(TorchcapsError, match="'square' knows linf only, not l2"):
+    with pytest.raises(TorchcapsError, match="'square' supports norm linf, not l2"):
         attack_model(trained(), images(), ["square"], norm="l2")
     both = TensorImages(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.zeros(4, 2), tuple("0123456789"))
     with pytest.raises(TorchcapsError, match="one label per image, got 2"):

@@ -81,11 +81,11 @@ def test_the_sheet_has_each_digit_beside_its_drawing(monkeypatch: pytest.MonkeyP
     assert (sheet[:, 2] - sheet[:, 4]).abs().max() > 0.05
     assert torch.equal((sheet[:, 1] + sheet[:, 3]).clamp(max=1), sheet[:, 0])
     monkeypatch.setattr("torchcaps.evaluate.figures.overlap_set", lambda model, data: images)
-    assert overlap_sheet(model, "multimnist", 3).axes[0].get_yticklabels()[2].get_text() == "drawn"
+    assert overlap_sheet(model, "multimnist", 3).axes[0].get_yticklabels()[2].get_text() == "decoded"
 
 
 def test_what_is_no_pair_of_digits_is_refused() -> None:
-    with pytest.raises(TorchcapsError, match="overlaid digits cannot be shown to a model trained on glyphs"):
+    with pytest.raises(TorchcapsError, match="overlaid digits need a model trained on MNIST digits"):
         overlap_set(trained(), "glyphs")
-    with pytest.raises(TorchcapsError, match="overlap needs images of two labels"):
+    with pytest.raises(TorchcapsError, match="the overlap test needs images with two labels"):
         measure_overlap(trained(), load_dataset("glyphs", "test"), images_used=4, pairs=False)

@@ -61,7 +61,7 @@ def test_all_tests_and_attacks_are_in_one_result(runs: list[RunFolder], tmp_path
     assert rows[2][3] == f"{100 * first['attacked']['attacks'][0]['accuracy']:.1f}"
     said = notes(found)
     assert "affine in place: 28x28 test images of glyphs changed in place" in said[0]
-    assert said[-1].startswith("tiny-0, tiny-1: no multimnist: overlaid digits cannot")
+    assert said[-1].startswith("tiny-0, tiny-1: no multimnist: overlaid digits need")
 
 
 def test_a_failed_check_is_named_in_the_table_and_below_it() -> None:
@@ -79,11 +79,11 @@ def test_a_failed_check_is_named_in_the_table_and_below_it() -> None:
     [
         ({"on": ("affnits",)}, "test 'affnits' is unknown: did you mean 'affnist'?"),
         ({"attack": ("fgms",)}, "attack 'fgms' is unknown: did you mean 'fgsm'?"),
-        ({"attack": ("transfer",)}, "'transfer' needs another trained run: name one with --source"),
-        ({"attack": ("square",), "norm": "l2"}, "Square bounds perturbations by linf, not l2"),
+        ({"attack": ("transfer",)}, "'transfer' needs another trained run: give it with --source"),
+        ({"attack": ("square",), "norm": "l2"}, "Square supports norm linf, got .l2."),
         ({"norm": "l1"}, "norm 'l1' is unknown"),
         ({"logits": "atan"}, "logits 'atan' is unknown: did you mean 'atanh'?"),
-        ({"epsilons": (8.0,)}, r"epsilon is in pixels of \[0, 1\], got 8.0"),
+        ({"epsilons": (8.0,)}, r"epsilon must lie in \[0, 1\], got 8.0"),
         ({"images": 0}, "at least 1 image is needed, got 0"),
         ({"source": Path("nowhere")}, "nowhere is not a directory, so it is not a run"),
     ],

@@ -104,7 +104,7 @@ def test_images_without_any_gradient_are_found() -> None:
     assert 0.1 < measured.zeros == measured.blind <= 0.2
     warned = check_gradient(measured)
     assert warned is not None
-    assert "of the images have no input gradient at all" in warned.message
+    assert "of the images have an input gradient of zero" in warned.message
 
 
 def test_the_gradient_is_measured_as_defined() -> None:

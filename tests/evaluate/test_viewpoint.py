@@ -41,7 +41,7 @@ def test_errors_agree_with_one_image_at_a_time() -> None:
 
 
 def test_other_images_are_refused() -> None:
-    with pytest.raises(TorchcapsError, match="which mnist does not set apart: train on one of smallnorb-azimuth, "):
+    with pytest.raises(TorchcapsError, match="which mnist does not separate: train on one of smallnorb-azimuth, "):
         check_viewpoints("mnist")
     for name in ("turntable-elevation", "smallnorb-azimuth"):
         assert name in datasets

@@ -64,7 +64,9 @@ def test_errors_on_what_a_gan_draws(tmp_path: Path, runs: list[RunFolder], monke
     tiny = GanSettings(data="glyphs", train_images=8, batch=8)
     monkeypatch.setattr("torchcaps.evaluate.acgan.cache_folder", lambda: tmp_path)
     monkeypatch.setitem(generated.SIZES, "laptop", tiny)
-    with pytest.raises(TorchcapsError, match="drawn digits cannot be shown to a model trained on glyphs"):
+    with pytest.raises(
+        TorchcapsError, match="generated digits need a model trained on MNIST digits, got one trained on glyphs"
+    ):
         measured("acgan-error", runs[0], epoch=1)
     monkeypatch.setattr(generated, "check_digits", lambda *given: None)  # glyphs stand in for digits
     found = measured("acgan-error", runs[0], epoch=2, images=30)

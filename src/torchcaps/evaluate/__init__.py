@@ -1,4 +1,4 @@
-"""Evaluation: what a trained model is worth, on images that took no part in its training or selection."""
+"""Evaluation of trained models on test images: accuracy, robustness tests and adversarial attacks."""
 
 from __future__ import annotations
 

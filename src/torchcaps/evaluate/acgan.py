@@ -1,10 +1,11 @@
-"""The two networks of an AC-GAN for digits: one draws a digit of a wanted class, the other judges what it is shown.
+"""A test on generated digits: an AC-GAN is trained on MNIST, and models classify its images after each epoch.
 
-Chen, Crandall, Su: Generalized Capsule Networks with Trainable Routing Procedure, 2019, section 4.2, after Odena, Olah,
-Shlens: Conditional Image Synthesis with Auxiliary Classifier GANs, 2017, https://arxiv.org/abs/1610.09585.
+Chen, Crandall, Su: Generalized Capsule Networks with Trainable Routing Procedure, 2019, section 4.2 and table 3; Odena,
+Olah, Shlens: Conditional Image Synthesis with Auxiliary Classifier GANs, 2017, https://arxiv.org/abs/1610.09585.
 
-The paper gives the shapes of all maps, and neither kernels nor strides. From (3, 3) to (7, 7) a kernel of 5 at stride 1
-leads; the two doublings have the same kernel at stride 2. The judge has kernels of 3, every other one at stride 2.
+The paper gives the shapes of all feature maps but no kernels or strides. A kernel of 5 with stride 1 leads from (3, 3)
+to (7, 7); the two upsampling layers have the same kernel with stride 2. The discriminator has kernels of 3, every other
+one with stride 2.
 """
 
 from __future__ import annotations
@@ -40,20 +41,18 @@ from torchcaps.train.checkpoint import (
 )
 from torchcaps.train.sampler import batch_indices, derived_seed, seed_step, steps_per_epoch
 
-# MERGED Digits that nobody wrote: an AC-GAN is trained on MNIST, and what it draws after each epoch is
-# MERGED Digits that a GAN draws, as a test: chen2019, Table 3.
 CLASSES = 10
 LATENT = 100
-SLOPE = 0.2  # of the leaky ReLUs
-DROPPED = 0.3
+SLOPE = 0.2  # negative slope of the leaky ReLUs
+DROPOUT = 0.3
 
 
 class Generator(nn.Module):
-    """Latent vectors and classes to images.
+    """Generates images from latent vectors and classes.
 
-    The class enters as a learned vector by which the latent one is multiplied, number by number: what goes into the
-    fully connected layer has the paper's 100 numbers, and nothing can be drawn of a class without the latent vector.
-    With ten of the numbers for the class alone, the others were soon ignored, and all drawings of a digit became one.
+    The latent vector is multiplied elementwise by a learned embedding of the class, so that the fully connected layer
+    has the paper's 100 inputs and cannot ignore the latent vector. When ten inputs encoded the class instead, the
+    generator ignored the others and generated the same image for each digit.
 
     Shapes: (B, 100) and (B,) to (B, 1, 28, 28) in (0, 1).
     """
@@ -76,32 +75,32 @@ class Generator(nn.Module):
         )
 
     def forward(self, latent: Tensor, labels: Tensor) -> Tensor:
-        drawn: Tensor = self.layers(latent * self.of_class(labels))
-        return drawn
+        images: Tensor = self.layers(latent * self.of_class(labels))
+        return images
 
 
 class Discriminator(nn.Module):
-    """Whether an image is real, and what it shows: (B, 1, 28, 28) to logits (B,) and (B, 10)."""
+    """Maps images (B, 1, 28, 28) to logits of being real (B,) and of the classes (B, 10)."""
 
     def __init__(self) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for number, (before, after) in enumerate(pairwise((1, 32, 64, 128, 256))):
             convolution = nn.Conv2d(before, after, 3, stride=1 if number % 2 else 2, padding=1)
-            layers += [convolution, nn.LeakyReLU(SLOPE), nn.Dropout(DROPPED)]
+            layers += [convolution, nn.LeakyReLU(SLOPE), nn.Dropout(DROPOUT)]
         self.layers = nn.Sequential(*layers, nn.Flatten())  # (B, 256 * 7 * 7)
         self.real, self.shown = nn.Linear(256 * 7 * 7, 1), nn.Linear(256 * 7 * 7, CLASSES)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        seen = self.layers(2 * images - 1)  # around zero, as the first convolution likes it
-        return self.real(seen).squeeze(1), self.shown(seen)
+        features = self.layers(2 * images - 1)  # centered at zero
+        return self.real(features).squeeze(1), self.shown(features)
 
 
 class ACGAN(nn.Module):
-    """Both, so that they are saved and optimised together.
+    """Generator and discriminator in one module, so that they are saved and optimized together.
 
-    They begin after Glorot, with biases of zero. A vector of a class is then small enough to be turned around within an
-    epoch, and no bias drowns what it makes of the latent vector.
+    Weights have the Glorot initialization and biases are zero. The class embeddings are then small enough to change
+    sign within an epoch, and no bias outweighs the latent vector.
     """
 
     def __init__(self) -> None:
@@ -116,16 +115,16 @@ class ACGAN(nn.Module):
 
 EPOCHS = 5
 PER_DIGIT = 400
-REAL = 0.95  # what the judge shall say of real images: certainty would leave the generator without a gradient
-AT_ONCE = 250
-NETWORKS = 2  # one more with every change of the two networks or of a step: what was trained before is another GAN
+REAL = 0.95  # target for real images: a target of 1 would leave the generator without a gradient
+BATCH = 250
+NETWORKS = 2  # incremented with every change of the networks or the training step, so that cached GANs are not reused
 
 
 @dataclass(frozen=True)
 class GanSettings:
-    """What decides how the GAN comes out. Learning rate and beta1 are the paper's; it gives no batch size.
+    """Settings of the GAN. Learning rate and beta1 are the paper's; it gives no batch size.
 
-    ``train_images``: the first so many; None: all of the training split.
+    ``train_images`` is the number of training images, None for all.
     """
 
     data: str = "mnist"
@@ -136,25 +135,25 @@ class GanSettings:
     seed: int = 0
 
     def folder(self) -> Path:
-        """Where a GAN with these settings is kept."""
+        """Return the cache folder of a GAN with these settings."""
         decisive = {**asdict(self), "networks": NETWORKS}
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
         return cache_folder() / "acgan" / f"{self.data}-{digest}-seed{self.seed}"
 
 
-# In size "laptop" an epoch has as many steps as in size "paper", with a fifth of the images in each: minutes on a core.
+# An epoch of "laptop" has as many steps as one of "paper", with a fifth of the batch size: minutes on one core.
 SIZES = {"paper": GanSettings(), "laptop": GanSettings(train_images=12_000, batch=20)}
 
 
 def epoch_file(folder: Path, epoch: int) -> Path:
-    """The generator as it was after an epoch."""
+    """Return the file with the generator's weights after an epoch."""
     return folder / f"epoch-{epoch}.safetensors"
 
 
 def train_acgan(folder: Path, settings: GanSettings, epochs: int = EPOCHS) -> None:
-    """Train as many epochs as are missing in the folder; the generator is kept after each.
+    """Train the epochs that are missing in the folder and save the generator after each.
 
-    Of several processes one trains, and the others wait for it.
+    If several processes call this, one trains and the others wait.
     """
     if epoch_file(folder, epochs).is_file():
         return
@@ -173,54 +172,56 @@ def train_acgan(folder: Path, settings: GanSettings, epochs: int = EPOCHS) -> No
                     train_step(gan, optimizer, batch.images, batch.labels)
                     advance(1)
             if not all_finite(gan):
-                raise TorchcapsError(f"the AC-GAN is no longer finite after epoch {epoch}: choose another seed")
+                raise TorchcapsError(
+                    f"the AC-GAN has weights that are not finite after epoch {epoch}: try another seed"
+                )
             progress.step = epoch * per_epoch
-            # The checkpoint comes last: where it is not written, the epoch is trained again and gives the same.
+            # The checkpoint is written last: without it, the epoch is trained again with the same result.
             save_weights(epoch_file(folder, epoch), gan.generator)
             save_checkpoint(last, gan, optimizer, progress)
 
 
 def train_step(gan: ACGAN, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
-    """One step of the judge, then one of the generator, on as many drawings as there are images.
+    """Train the discriminator for one step, then the generator, on as many generated images as real ones.
 
-    The judge learns classes from real images only: from drawings it would learn what the generator takes for a digit.
+    The discriminator learns classes from real images only.
     """
     gan.train()
-    wanted = torch.randint(CLASSES, labels.shape)
-    drawn = gan.generator(2 * torch.rand(len(labels), LATENT) - 1, wanted)
-    real, shown = gan.discriminator(torch.cat([images, drawn.detach()]))
-    truth = torch.cat([torch.full((len(images),), REAL), torch.zeros(len(drawn))])
-    judged = F.binary_cross_entropy_with_logits(real, truth) + F.cross_entropy(shown[: len(labels)], labels)
+    targets = torch.randint(CLASSES, labels.shape)
+    generated = gan.generator(2 * torch.rand(len(labels), LATENT) - 1, targets)
+    real, shown = gan.discriminator(torch.cat([images, generated.detach()]))
+    truth = torch.cat([torch.full((len(images),), REAL), torch.zeros(len(generated))])
+    loss = F.binary_cross_entropy_with_logits(real, truth) + F.cross_entropy(shown[: len(labels)], labels)
     optimizer.zero_grad()
-    judged.backward()
-    optimizer.step()  # of the judge alone: what has no gradient stays
+    loss.backward()
+    optimizer.step()  # updates the discriminator only: the generator has no gradient
 
     optimizer.zero_grad()
     gan.discriminator.requires_grad_(False)
-    real, shown = gan.discriminator(drawn)
-    deceived = F.binary_cross_entropy_with_logits(real, torch.full_like(real, REAL)) + F.cross_entropy(shown, wanted)
-    deceived.backward()
+    real, shown = gan.discriminator(generated)
+    loss = F.binary_cross_entropy_with_logits(real, torch.full_like(real, REAL)) + F.cross_entropy(shown, targets)
+    loss.backward()
     gan.discriminator.requires_grad_(True)
-    optimizer.step()  # of the generator alone
+    optimizer.step()  # updates the generator only
 
 
 @torch.no_grad()
 def generate(folder: Path, epoch: int, count: int = CLASSES * PER_DIGIT, seed: int = 0) -> TensorImages:
-    """Digits as the generator drew them after an epoch, 0 to 9 and again: (count, 1, 28, 28)."""
+    """Generate digits with the generator of an epoch, with labels 0 to 9 in turn: (count, 1, 28, 28)."""
     generator = Generator().eval()
     load_weights(epoch_file(folder, epoch), generator)
     labels = torch.arange(count) % CLASSES
     source = torch.Generator().manual_seed(derived_seed(seed, "latent", epoch))
     latent = 2 * torch.rand(count, LATENT, generator=source) - 1
-    drawn = torch.cat([generator(latent[part], labels[part]) for part in chunks(count, AT_ONCE)])
-    return TensorImages(drawn.mul(255).round().to(torch.uint8), labels, DIGITS)
+    generated = torch.cat([generator(latent[part], labels[part]) for part in chunks(count, BATCH)])
+    return TensorImages(generated.mul(255).round().to(torch.uint8), labels, DIGITS)
 
 
 def _training_images(settings: GanSettings) -> ImageSet:
     images = load_dataset(settings.data, "train")
     if images.shape != (1, 28, 28) or len(images.class_names) != CLASSES:
         raise TorchcapsError(
-            f"the AC-GAN draws ten kinds of 28x28 grey images, which {settings.data} has not: use mnist"
+            f"the AC-GAN needs 28x28 grayscale images of ten classes, which {settings.data} does not have: use mnist"
         )
     return images if settings.train_images is None else Subset(images, torch.arange(settings.train_images))
 
@@ -228,18 +229,18 @@ def _training_images(settings: GanSettings) -> ImageSet:
 def measure_acgan(
     model: Model, settings: GanSettings, *, images_used: int | None = None, epochs: int = EPOCHS
 ) -> dict[str, Any]:
-    """Share of wrong answers on the drawings of each epoch; ``images_used``: None for 400 of each digit.
+    """Measure the error on the generated digits of each epoch; ``images_used``: None for 400 of each digit.
 
-    ``variety`` is how much a pixel differs between drawings of one digit (0.15 in MNIST): a GAN that draws every digit
-    in one way only makes a test of ten images.
+    ``variety_by_epoch`` is the standard deviation of a pixel between generated images of one digit (0.15 in MNIST). A
+    low value means that the GAN generates few different images.
     """
     train_acgan(settings.folder(), settings, epochs)
     count = min(images_used or CLASSES * PER_DIGIT, CLASSES * PER_DIGIT)
     errors, variety = {}, {}
     for epoch in range(1, epochs + 1):
-        drawn = generate(settings.folder(), epoch, count)
-        variety[str(epoch)] = _variety(drawn)
-        shown = first_images(model, drawn, None)
+        generated = generate(settings.folder(), epoch, count)
+        variety[str(epoch)] = _variety(generated)
+        shown = first_images(model, generated, None)
         errors[str(epoch)] = 1 - evaluate_accuracy(model, shown, description=f"epoch {epoch}").accuracy
     seen = "all" if settings.train_images is None else f"{settings.train_images:,}"
     about = f"digits drawn by an AC-GAN after each of {epochs} epochs on {seen} images of {settings.data}"
@@ -247,8 +248,8 @@ def measure_acgan(
     return found | {"error_by_epoch": errors, "variety_by_epoch": variety}
 
 
-def _variety(drawn: TensorImages) -> float:
-    """Standard deviation of a pixel among drawings of one digit, mean over pixels and digits."""
-    pixels = as_floats(drawn.images)
-    of_digit = [pixels[drawn.labels == digit].std(0, correction=0).mean() for digit in drawn.labels.unique()]
+def _variety(generated: TensorImages) -> float:
+    """Return the standard deviation of a pixel among images of one digit, averaged over pixels and digits."""
+    pixels = as_floats(generated.images)
+    of_digit = [pixels[generated.labels == digit].std(0, correction=0).mean() for digit in generated.labels.unique()]
     return torch.stack(of_digit).mean().item()

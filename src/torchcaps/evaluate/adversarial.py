@@ -1,4 +1,4 @@
-"""Accuracy under attack, with the checks that say whether to believe it."""
+"""Accuracy under adversarial attacks, with sanity checks of the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from torchcaps.evaluate.sanity import (
 from torchcaps.models import Model
 from torchcaps.train.objective import crop_to_model
 
-# By channels: drawings and grey pictures bear more than photographs.
+# By norm, and whether images have color: grayscale images tolerate larger perturbations than photographs.
 EPSILONS = {
     ("linf", False): (0.02, 0.05, 0.1, 0.2, 0.3),
     ("linf", True): (1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255),
@@ -34,11 +34,11 @@ EPSILONS = {
     ("l2", True): (0.1, 0.25, 0.5, 1.0, 2.0),
 }
 IMAGES = 500
-CHECKED = 100  # images that the sanity checks look at
+CHECKED = 100  # images used by the sanity checks
 
 
 def default_epsilons(channels: int, norm: str = "linf") -> tuple[float, ...]:
-    """The epsilons at which a model for such images is attacked, unless said otherwise.
+    """Return the default epsilons for images with this number of channels.
 
     >>> default_epsilons(1)
     (0.02, 0.05, 0.1, 0.2, 0.3)
@@ -60,26 +60,26 @@ def attack_model(
     baseline: Model | None = None,
     options: Mapping[str, dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Attack a model by each attack at each epsilon: accuracies and warnings, ready to be written as JSON.
+    """Run each attack at each epsilon; return accuracies and sanity warnings, ready to be written as JSON.
 
     Args:
         model: a trained model.
         images: its test images.
-        names: of attacks, see ``torchcaps.attacks.attacks``.
-        epsilons: sizes of the perturbation; None: the usual ones for such images.
+        names: names of attacks, see ``torchcaps.attacks.attacks``.
+        epsilons: sizes of the perturbation; None for :func:`default_epsilons`.
         norm: ``linf`` or ``l2``.
-        images_used: the first so many images; None: all.
+        images_used: number of images, from the start of the set; None for all.
         seed, logits, budget: as in :class:`torchcaps.attacks.Attack`.
-        baseline: a plain network trained on the same set, on which transferred images are made and whose gradient
-            the model's is compared with.
-        options: settings of attacks by their name, such as ``{"universal": {"iterations": 200}}``.
+        baseline: a plain network trained on the same dataset: the source of transfer attacks, and the reference for the
+            size of the gradient.
+        options: settings of the attacks by name, such as ``{"universal": {"iterations": 200}}``.
     """
     records = [attacks.get(name) for name in names]
     for record in records:
         if record.needs_source and baseline is None:
-            raise TorchcapsError(f"attack '{record.name}' needs another trained model on which to make its images")
+            raise TorchcapsError(f"attack '{record.name}' needs another trained model as its source")
         if norm not in record.norms:
-            raise TorchcapsError(f"attack '{record.name}' knows {' and '.join(record.norms)} only, not {norm}")
+            raise TorchcapsError(f"attack '{record.name}' supports norm {' and '.join(record.norms)}, not {norm}")
     chosen = default_epsilons(model.image_shape[0], norm) if epsilons is None else tuple(epsilons)
     pixels, labels = first_pixels(model, images, images_used)
     rows = []
@@ -107,16 +107,16 @@ def attack_model(
 def fast_gradient_curves(
     model: Model, images: ImageSet, epsilons: Sequence[float] | None = None, **settings: Any
 ) -> dict[str, Any]:
-    """hinton2018, figure 3: accuracy under FGSM and BIM, and success of FGSM averaged over its targets.
+    """Measure figure 3 of hinton2018: accuracy under FGSM and BIM, and the success rate of targeted FGSM.
 
-    The result is that of :func:`attack_model`; ``target_success`` of the rows of ``targeted-fgsm`` is the right half
-    of the figure.
+    Returns the result of :func:`attack_model`; ``target_success`` in the rows of ``targeted-fgsm`` is the right half of
+    the figure.
     """
     return attack_model(model, images, ("fgsm", "bim", "targeted-fgsm"), epsilons, **settings)
 
 
 def first_pixels(model: Model, images: ImageSet, count: int | None) -> tuple[Tensor, Tensor]:
-    """The first so many images as the model sees them, None for all, with their labels, where the model is."""
+    """Return the first ``count`` images (None for all) as the model takes them, and labels, on the model's device."""
     used = len(images) if count is None else min(count, len(images))
     batch = images.batch(torch.arange(used))
     device = next(model.parameters()).device

@@ -1,4 +1,4 @@
-"""Accuracy on the test split."""
+"""Accuracy on the test split, training stopped at a matched accuracy, and test images at a model's image size."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from torchcaps.models import Model
 from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, read_validation_metrics, resolve
 
 
-# MERGED Matched accuracy: models are compared where they are equally good at what they were trained for
-# MERGED Test images as a model of another image size can take them.
 def test_images(config: RunConfig) -> ImageSet:
-    """The test split, or as many of its images as the run's settings say."""
+    """Return the test split, limited to the number of test images in the run's config."""
     images = load_dataset(config.data, "test")
     if config.test_images is not None and config.test_images < len(images):
         return Subset(images, torch.arange(config.test_images))
@@ -28,15 +26,15 @@ def test_images(config: RunConfig) -> ImageSet:
 
 
 def multicrop_scores(model: Model, images: Tensor) -> Tensor:
-    """Mean scores over 13 crops of each image (hinton2018, section 5): (B, C, H, W) to (B, classes)."""
+    """Average the scores over 13 crops of each image (hinton2018, section 5): (B, C, H, W) to (B, classes)."""
     crops = thirteen_crops(images, model.image_shape[1])
     return torch.stack([model(crop).scores for crop in crops]).mean(0)
 
 
 def evaluate_run(run: RunFolder) -> dict[str, Any]:
-    """Test the checkpoint that validation chose, and write the run's result file.
+    """Test the checkpoint selected on the validation split, and write the run's result file.
 
-    The test images take part in nothing but this number.
+    The test images are used for nothing else.
     """
     config = run.config()
     run.check_dataset()
@@ -68,37 +66,37 @@ def evaluate_run(run: RunFolder) -> dict[str, Any]:
 
 
 def stop_at_accuracy(config: RunConfig, accuracy: float, on: str = "validation") -> RunConfig:
-    """The same settings, but the run ends as soon as so much is right."""
+    """Return the config with training stopped as soon as this accuracy is reached."""
     return resolve(**config.model_dump() | {"stop_at_accuracy": accuracy, "stop_on": on})
 
 
 def stop_like_baseline(config: RunConfig, baseline: RunFolder) -> RunConfig:
-    """The same settings, but the run ends where it is as good from familiar sides as a trained baseline is."""
-    from torchcaps.evaluate.viewpoint import FAMILIAR  # imports the attacks
+    """Return the config with training stopped at the baseline's accuracy on familiar viewpoints."""
+    from torchcaps.evaluate.viewpoint import FAMILIAR  # here, because it imports the attacks
 
     images = load_dataset(config.data, FAMILIAR)
-    accuracy = evaluate_accuracy(load(baseline.path), images, description="familiar sides").accuracy
+    accuracy = evaluate_accuracy(load(baseline.path), images, description="familiar viewpoints").accuracy
     if accuracy == 0:
-        raise TorchcapsError(f"{baseline.path} is never right from familiar sides: nothing can be matched with it")
+        raise TorchcapsError(f"{baseline.path} has an accuracy of 0 on familiar viewpoints: train it for longer")
     return stop_at_accuracy(config, accuracy, FAMILIAR)
 
 
 def reached_target(results: Iterable[dict[str, Any]]) -> bool:
-    """Whether every run reached the accuracy at which it was to stop; runs that were to stop nowhere did."""
+    """Return whether every run with a target accuracy reached it."""
     return all(result.get("reached") is not False for result in results)
 
 
-SMALLEST = 28  # pixels a side: below that digits would be cut off
+SMALLEST = 28  # image size in pixels below which digits would be cropped
 
 
 def check_digits(model: Model, data: str, what: str) -> None:
-    """Refuse a model that was trained on something else than MNIST's digits."""
+    """Refuse a model that was not trained on MNIST digits."""
     if datasets.get(data).folder != "mnist" or model.image_shape[0] != 1 or model.image_shape[1] < SMALLEST:
-        raise TorchcapsError(f"{what} cannot be shown to a model trained on {data}: train on MNIST's digits")
+        raise TorchcapsError(f"{what} need a model trained on MNIST digits, got one trained on {data}")
 
 
 def center_on_canvas(images: Tensor, side: int) -> Tensor:
-    """The middle of images on a square of this side: cut off where they are larger, black around where smaller.
+    """Center images on a black square of this side, cropping what is larger.
 
     Shapes: (..., C, H, W) to (..., C, side, side).
 
@@ -112,7 +110,7 @@ def center_on_canvas(images: Tensor, side: int) -> Tensor:
 
 
 def first_images(model: Model, images: ImageSet, count: int | None) -> TensorImages:
-    """The first so many images of a set with one label each, None for all, at the model's size."""
+    """Return the first ``count`` images (None for all) at the model's image size; each must have one label."""
     batch = images.batch(torch.arange(len(images) if count is None else min(count, len(images))))
     if batch.labels.ndim != 1:
         raise TorchcapsError(f"this test needs one label per image, got {batch.labels.shape[1]}")

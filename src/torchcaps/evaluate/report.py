@@ -1,4 +1,4 @@
-"""What an evaluation leaves in a folder: one JSON file, and its figures."""
+"""The report of an evaluation: a JSON file, figures, and a table with notes for the terminal."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ from torchcaps.files import file_name, write_json
 from torchcaps.train import load
 
 
-# MERGED An evaluation of several runs as one table, with the words that it needs.
 def save_evaluation(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[Path]:
-    """Write evaluation.json and the figures; the paths of all of them."""
+    """Write evaluation.json and the figures; return their paths."""
     target = folder / "evaluation.json"
     write_json(target, {"runs": list(evaluations), "environment": describe_environment()})
-    return [target, *_write_figures(folder, evaluations)]
+    return [target, *_save_figures(folder, evaluations)]
 
 
-def labels(evaluations: Sequence[dict[str, Any]]) -> list[str]:
-    """A short name for each run: its folder's, or the whole path where two folders have the same name."""
+def run_labels(evaluations: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a label for each run: the name of its folder, or the whole path if two folders have the same name."""
     names = [Path(each["run"]).name for each in evaluations]
     return names if len(set(names)) == len(names) else [each["run"] for each in evaluations]
 
 
-def _write_figures(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[Path]:
-    named = list(zip(labels(evaluations), evaluations, strict=True))
+def _save_figures(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[Path]:
+    named = list(zip(run_labels(evaluations), evaluations, strict=True))
     attacked = {label: [each["attacked"]] for label, each in named if each["attacked"]}
     changed = {label: [each["tests"]["affnist"]] for label, each in named if "affnist" in each["tests"]}
     learned = {
@@ -69,15 +68,15 @@ def _write_figures(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[
 
 
 def summary_table(evaluations: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Titles and rows, accuracies in percent: a row for each test and each attack of a run, a column for each epsilon.
+    """Return column titles and rows: a row for each test and attack of a run, a column for each epsilon, in percent.
 
-    ``accuracy`` is that on images nobody attacked.
+    ``accuracy`` is the accuracy on clean images.
     """
     attacked = [each["attacked"] for each in evaluations if each["attacked"]]
     epsilons = sorted({row["epsilon"] for each in attacked for row in each["attacks"]})
     titles = ["run", "test", "accuracy", *(f"{epsilon:.3g}" for epsilon in epsilons), *(["sanity"] if attacked else [])]
     rows = []
-    for label, each in zip(labels(evaluations), evaluations, strict=True):
+    for label, each in zip(run_labels(evaluations), evaluations, strict=True):
         lines = [line for name, result in each["tests"].items() for line in _test_lines(name, result)]
         lines += _attack_lines(each["attacked"], epsilons) if each["attacked"] else []
         filled = [line + [""] * (len(titles) - 1 - len(line)) for line in lines]
@@ -86,31 +85,31 @@ def summary_table(evaluations: Sequence[dict[str, Any]]) -> tuple[list[str], lis
 
 
 def notes(evaluations: Sequence[dict[str, Any]]) -> list[str]:
-    """What must be said with the figures: how they were made, what failed, what could not be done."""
-    said: dict[str, None] = {}  # a set in order: runs often share a note
+    """Return the notes to the table: how it was measured, failed sanity checks, and tests that do not apply."""
+    lines: dict[str, None] = {}  # an ordered set: runs often share a note
     refused: dict[str, list[str]] = {}
-    for label, each in zip(labels(evaluations), evaluations, strict=True):
+    for label, each in zip(run_labels(evaluations), evaluations, strict=True):
         for result in each["tests"].values():
             if "about" in result:
-                said[f"{result['name']}: {result['about']}, {result['images']:,} images"] = None
+                lines[f"{result['name']}: {result['about']}, {result['images']:,} images"] = None
             if result.get("drawing_error") is not None:
                 compared = (
                     f"{result['error_of_image']:.4f} for the whole image, {result['error_of_black']:.4f} for black"
                 )
-                said[f"{label}: each digit drawn alone, squared error {result['drawing_error']:.4f} ({compared})"] = (
-                    None
-                )
+                lines[
+                    f"{label}: reconstruction of each digit, squared error {result['drawing_error']:.4f} ({compared})"
+                ] = None
         if each["attacked"]:
             found = each["attacked"]
-            said[f"attacks: {found['images']:,} test images, logits '{found['logits']}'"] = None
-            said |= {f"{label}: {warned['name']}: {warned['message']}": None for warned in found["sanity"]}
+            lines[f"attacks: {found['images']:,} test images, logits '{found['logits']}'"] = None
+            lines |= {f"{label}: {warned['name']}: {warned['message']}": None for warned in found["sanity"]}
         for name, reason in each["refused"].items():
             refused.setdefault(f"no {name}: {reason}", []).append(label)
-    return [*said, *(f"{', '.join(names)}: {reason}" for reason, names in refused.items())]
+    return [*lines, *(f"{', '.join(names)}: {reason}" for reason, names in refused.items())]
 
 
-def failed(attacked: dict[str, Any]) -> str:
-    """The sanity checks that failed, none twice; nothing where all passed."""
+def failed_checks(attacked: dict[str, Any]) -> str:
+    """Return the names of the failed sanity checks, comma-separated; empty if all passed."""
     return ", ".join(dict.fromkeys(warned["name"] for warned in attacked["sanity"]))
 
 
@@ -118,7 +117,7 @@ def _attack_lines(attacked: dict[str, Any], epsilons: Sequence[float]) -> list[l
     found: dict[str, dict[float, float]] = {}
     for row in attacked["attacks"]:
         found.setdefault(row["attack"], {})[row["epsilon"]] = row["accuracy"]
-    sanity = failed(attacked) or "passed"
+    sanity = failed_checks(attacked) or "passed"
     clean = ["test images", _percent(attacked["clean_accuracy"])]
     return [
         clean,

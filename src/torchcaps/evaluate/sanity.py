@@ -1,10 +1,10 @@
-"""Is a robustness figure to be believed? Checks that go with every one.
+"""Sanity checks that accompany every accuracy under attack.
 
 After Carlini et al.: On evaluating adversarial robustness, 2019, https://arxiv.org/abs/1902.06705, and Athalye,
 Carlini, Wagner: Obfuscated gradients give a false sense of security, 2018, https://arxiv.org/abs/1802.00420.
-hinton2018 (section 6) reports the zeros in the gradient and its size against a CNN's for the same reason.
+hinton2018 (section 6) reports the zeros in the gradient, and its size relative to a CNN's, for the same reason.
 
-Each check gives a named warning or None.
+Each check returns a warning or None.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from torchcaps.attacks.norms import NORMS
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 
-ZEROS = 0.5  # a larger share of exact zeros in the input gradient is a sign of masking
-BLIND = 0.01  # and so is a share of images for which all of it is zero
-FADED = 1e-3  # and so is a gradient that much smaller than the reference's (hinton2018 found a hundredth, and none)
-LEFT_AT_HUGE = 0.05
-NOISE = 1e-6  # answers of the same images may differ by this much
-LEAD = 0.01  # accuracy by which a black-box attack may beat the white-box ones: a few images
+ZEROS = 0.5  # a larger fraction of exact zeros in the input gradient is a sign of gradient masking
+BLIND = 0.01  # and so is a larger fraction of images whose whole gradient is zero
+FADED = 1e-3  # and so is a gradient smaller than this fraction of the reference (hinton2018 measured 1/100)
+LEFT_AT_HUGE = 0.05  # tolerated accuracy at an epsilon that allows any image
+NOISE = 1e-6  # tolerated difference between scores of the same images
+LEAD = 0.01  # tolerated accuracy by which a black-box attack is stronger than all white-box attacks
 
 
 @dataclass(frozen=True)
 class SanityWarning:
-    """A check that failed, and what that means for the figure."""
+    """A failed check and what it means for the measured accuracy."""
 
     name: str
     message: str
@@ -41,11 +41,10 @@ class SanityWarning:
 
 @dataclass(frozen=True)
 class GradientMeasure:
-    """The gradient of the cross-entropy with respect to pixels, over images as they are.
+    """The gradient of the cross-entropy with respect to the pixels of clean images.
 
-    ``zeros`` is the share of its numbers that are exactly zero, ``norm`` its mean Euclidean length per image, both
-    through the first view of the logits; ``blind`` is the share of images whose gradient is zero everywhere through
-    every view.
+    ``zeros`` is the fraction of its elements that are exactly zero, ``norm`` its mean L2 norm per image, both through
+    the first view of the logits; ``blind`` is the fraction of images whose gradient is zero through every view.
     """
 
     zeros: float
@@ -54,7 +53,7 @@ class GradientMeasure:
 
 
 def measure_gradient(model: Model, images: Tensor, labels: Tensor, logits: str = STRONGEST) -> GradientMeasure:
-    """Measure the gradient that an attack on these images starts from; all zeros where the model gives none."""
+    """Measure the input gradient of these images; a model without gradient counts as all zeros."""
     with frozen_eval(model, seed=0):
         with torch.no_grad():
             views = select_views(logits, model(images))
@@ -71,55 +70,57 @@ def measure_gradient(model: Model, images: Tensor, labels: Tensor, logits: str =
 
 
 def check_gradient(measured: GradientMeasure, reference: GradientMeasure | None = None) -> SanityWarning | None:
-    """Gradients that are mostly zero, or far smaller than a plain network's, hide the way to adversarial images."""
+    """Warn of gradients that are mostly zero or far smaller than those of a plain network: gradient masking."""
     if measured.zeros > ZEROS and (reference is None or measured.zeros > reference.zeros):
         return SanityWarning(
             "masked gradient",
-            f"{measured.zeros:.0%} of the input gradient is exactly zero: attacks that follow it see nothing there",
+            f"{measured.zeros:.0%} of the input gradient is exactly zero: gradient-based attacks cannot use it",
         )
     if measured.blind > BLIND:
         return SanityWarning(
             "masked gradient",
-            f"{measured.blind:.0%} of the images have no input gradient at all: an attack that follows it leaves them",
+            f"{measured.blind:.0%} of the images have an input gradient of zero, so gradient-based attacks cannot work",
         )
     if reference is not None and measured.norm < FADED * reference.norm:
         return SanityWarning(
             "masked gradient",
             f"the input gradient is {reference.norm / max(measured.norm, 1e-300):.0e} times smaller than the "
-            "reference's: attacks that follow it may be lost in rounding",
+            "reference's: gradient-based attacks may be limited by rounding",
         )
     return None
 
 
 def check_random(model: Model, images: Tensor) -> SanityWarning | None:
-    """A model that answers otherwise the second time makes a gradient's direction a matter of luck."""
+    """Warn of random outputs, which make the direction of a gradient random."""
     with torch.no_grad(), frozen_eval(model, seed=0):
-        apart = (model(images).scores - model(images).scores).abs().max().item()
-    if apart > NOISE:
-        return SanityWarning("random outputs", f"the same images get scores that differ by {apart:.2g} the second time")
+        difference = (model(images).scores - model(images).scores).abs().max().item()
+    if difference > NOISE:
+        return SanityWarning(
+            "random outputs", f"the same images get scores that differ by {difference:.2g} the second time"
+        )
     return None
 
 
 def check_huge_epsilon(
     model: Model, images: Tensor, labels: Tensor, *, norm: str = "linf", logits: str = STRONGEST, seed: int = 0
 ) -> SanityWarning | None:
-    """With a perturbation that can turn any image into any other, a working attack leaves nothing right."""
-    huge = 1.0 if norm == "linf" else math.sqrt(images[0].numel())  # from black to white everywhere
+    """Warn if images are classified correctly at an epsilon that allows any image: the attack does not work."""
+    huge = 1.0 if norm == "linf" else math.sqrt(images[0].numel())  # from black to white in every pixel
     try:
         result = create_attack("bim", norm=norm)(model, images, labels, epsilon=huge, logits=logits, seed=seed)
     except TorchcapsError as error:
-        return SanityWarning("huge epsilon", f"could not be tried: {error}")
+        return SanityWarning("huge epsilon", f"could not be checked: {error}")
     if result.accuracy > LEFT_AT_HUGE:
         return SanityWarning(
             "huge epsilon",
-            f"{result.accuracy:.0%} is still right at epsilon {huge:.3g}, where an image can become any other: "
-            "the attack fails, not the model holds",
+            f"{result.accuracy:.0%} is still classified correctly at epsilon {huge:.3g}, which allows any image: "
+            "the attack fails",
         )
     return None
 
 
 def check_black_box(rows: Sequence[dict[str, object]]) -> list[SanityWarning]:
-    """At each epsilon, who sees less must not do more harm: rows with ``attack``, ``epsilon`` and ``accuracy``."""
+    """Warn if a black-box attack is stronger than all white-box attacks; rows as in :func:`attack_model`."""
     warned = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in rows):
         best: dict[bool, tuple[float, str]] = {}

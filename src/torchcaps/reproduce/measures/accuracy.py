@@ -120,7 +120,7 @@ def acgan_error(subject: MeasureInput, epoch: int = EPOCHS, images: int = 10 * P
     if not 1 <= epoch <= EPOCHS:
         raise TorchcapsError(f"the AC-GAN is looked at after epochs 1 to {EPOCHS}, got {epoch}")
     model = load(run.path)
-    check_digits(model, run.config().data, "drawn digits")
+    check_digits(model, run.config().data, "generated digits")
     train_acgan(settings.folder(), settings, epoch)
     drawn = generate(settings.folder(), epoch, images)
     found = evaluate_accuracy(model, first_images(model, drawn, None))
