@@ -170,7 +170,9 @@ def test_foreign_and_broken_files_are_refused(tmp_path: Path) -> None:
     (path,) = write_made(tmp_path, "table1/a", [98.0])
     moved = path.with_name("b-laptop-seed0.json")
     path.rename(moved)
-    with pytest.raises(TorchcapsError, match=r"contains the result of made2020/table1/a-laptop-seed0\.json: move it there"):
+    with pytest.raises(
+        TorchcapsError, match=r"contains the result of made2020/table1/a-laptop-seed0\.json: move it there"
+    ):
         gather_results(made_spec(), tmp_path)
     moved.write_text(moved.read_text().replace('"table1"', '"table9"'))
     (tmp_path / "made2020" / "table9").mkdir()
