@@ -1,4 +1,4 @@
-"""What files.py promises beyond writing whole files: bounded reading, and nothing left behind."""
+"""files.py: atomic writes, bounded reads, and no leftover files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would break on Windows or macOS at import, or in plain use, as far as it can be seen from here."""
+"""Checks on Linux for code that would break on Windows or macOS."""
 
 from __future__ import annotations
 

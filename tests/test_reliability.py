@@ -1,4 +1,4 @@
-"""All measurements run to their end, and what one of them found is in the exit code and in the table."""
+"""All reliability measurements run to completion; failures appear in the exit code and in the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on reliability says what the result files say."""
+"""The reliability page agrees with the result files."""
 
 from __future__ import annotations
 

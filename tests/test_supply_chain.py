@@ -1,4 +1,4 @@
-"""What is installed is pinned, comes from the registry, and has a licence that is written down."""
+"""Dependencies are pinned, come from the package index, and have a documented license."""
 
 from __future__ import annotations
 

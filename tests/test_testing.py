@@ -1,4 +1,4 @@
-"""check_routing must catch what it promises to catch."""
+"""check_routing detects every kind of broken routing that it documents."""
 
 from __future__ import annotations
 

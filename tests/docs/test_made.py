@@ -1,4 +1,4 @@
-"""README and documentation say what the registries and result files say; and their parts can fail."""
+"""Generated parts of README and the documentation are current."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGAIN = "run: python scripts/docs_pages.py"
 
 @pytest.fixture(scope="module")
 def pages() -> Any:
-    """The script that makes all pages, as a module."""
+    """The script that generates all pages, as a module."""
     import docs_pages
 
     return docs_pages

@@ -1,4 +1,4 @@
-"""The documentation as a site: built strictly, complete, and without anything from another host."""
+"""The documentation site builds strictly, is complete and loads nothing from other hosts."""
 
 from __future__ import annotations
 

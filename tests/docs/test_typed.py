@@ -1,4 +1,4 @@
-"""Everything that README and documentation ask a reader to type is typed here, page by page and in their order."""
+"""Run every command and Python block of README and the documentation, page by page and in order."""
 
 from __future__ import annotations
 

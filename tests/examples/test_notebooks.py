@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last, without a network, and are stored without outputs."""
+"""The notebooks run without network access and are stored without outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every script in examples/ runs as its first line says, with a small budget."""
+"""Run every script in examples/ with a small budget."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_all_are_run_and_short() -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_script(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """In this process: importing torch anew for each would take the longest."""
+    """Run a script in this process, because importing torch again would dominate the time."""
     arguments, said = RUNS[name]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [name, *arguments])

@@ -1,4 +1,4 @@
-"""A real browser for the tests of the page: Debian's or the system's Chromium, driven by Playwright."""
+"""Find a Chromium for the tests of the demo page, driven by Playwright."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 
 CANDIDATES = ("chromium", "chromium-browser", "google-chrome")
-# No sandbox, since tests may run as root; and a browser that asks nobody for anything.
+# No sandbox, because tests may run as root; no background network requests.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -19,6 +19,6 @@ FLAGS = (
 
 
 def find_chromium() -> str | None:
-    """Path of a Chromium: the one that TORCHCAPS_CHROMIUM names, or one on the search path."""
+    """Path of a Chromium: TORCHCAPS_CHROMIUM, or the first on PATH."""
     named = os.environ.get("TORCHCAPS_CHROMIUM")
     return named or next((path for name in CANDIDATES if (path := shutil.which(name))), None)

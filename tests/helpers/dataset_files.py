@@ -1,4 +1,4 @@
-"""Small files in the original formats, written by the tests: nothing here comes from the readers."""
+"""Write small files in the original dataset formats, without code of the readers."""
 
 from __future__ import annotations
 

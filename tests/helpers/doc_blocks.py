@@ -1,4 +1,4 @@
-"""What README and documentation ask a reader to type, page by page."""
+"""Fenced code blocks of README and the documentation, page by page."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
-TYPED = ("sh", "python")  # what is run
-SHOWN = ("text", "math", "yaml", "json", "csv", "html")  # what is only looked at
+TYPED = ("sh", "python")  # run by the tests
+SHOWN = ("text", "math", "yaml", "json", "csv", "html")  # not run
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its kind, where it stands and what is in it."""
+    """A fenced block: its kind, location and content."""
 
     kind: str
     where: str
     text: str
 
     def commands(self) -> list[str]:
-        """The commands of a shell block; one goes over several lines where a line ends with a backslash."""
+        """The commands of a shell block; a backslash continues a command on the next line."""
         joined = self.text.replace("\\\n", " ")
         lines = [re.sub(r"(^|\s)#.*", "", line).strip() for line in joined.splitlines()]
         return [line for line in lines if line]

@@ -1,7 +1,7 @@
-"""What a test changes of a command before it runs it, and which commands it cannot run, with the reason.
+"""How documentation commands are shortened for the tests, and which cannot be run, with the reason.
 
-Every command is typed as it stands but for this: training, testing and measuring are cut to moments by flags that are
-added at the end, where the last of two wins; datasets that would be fetched are replaced by 'glyphs', which is drawn.
+Commands run unchanged, with two exceptions: flags appended to training, testing and benchmark commands reduce their
+budget, and datasets that would be downloaded are replaced by the generated dataset 'glyphs'.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
-# Commands that no test can run, by how they begin or what they hold.
+# Commands that no test can run, by a pattern.
 NOT_RUN = {
     r"^make ": "make builds an environment; its commands are run one by one by the tests that they call",
     r"^pip install|^git clone|^npm ": "nothing is installed or fetched while tests run",
@@ -22,7 +22,7 @@ NOT_RUN = {
 }
 FETCHED = "(mnist|mnist-40|fashion-mnist|cifar-10|smallnorb)"
 TRAINED = ["--steps", "2", "--epochs", "1", "--train-images", "64", "--test-images", "32", "--size", "laptop"]
-# Flags that make a command small, by its name.
+# Flags that shorten a command, by its name.
 ADDED = {
     "train": TRAINED,
     "compare": [*TRAINED, "--seeds", "1", "--no-robustness"],

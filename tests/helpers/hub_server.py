@@ -1,4 +1,4 @@
-"""As much of the Hub as its own client needs to make a repository, write files and fetch them, on this machine."""
+"""A local server with the part of the Hugging Face Hub API that its client needs to upload and download files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runner as a process: python -m tests.helpers.runner_process FOLDER EPOCHS [STEP]; at STEP it is killed."""
+"""A runner in its own process, killed at STEP: python -m tests.helpers.runner_process FOLDER EPOCHS [STEP]"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models small enough to be attacked many times in a test."""
+"""Models that are fast to attack in tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchcaps.data import Batch, load_dataset
 from torchcaps.functional import log_odds, safe_norm, squash
 from torchcaps.models import Model, Output
 
-# Settings with which an attack takes a moment.
+# Settings that make attacks fast.
 QUICK: dict[str, dict[str, Any]] = {
     "bim": {"steps": 4, "relative_step": 0.4},
     "pgd": {"steps": 4, "relative_step": 0.4, "restarts": 2},

@@ -1,4 +1,4 @@
-"""A paper small enough to be reproduced in every test, with a measure of its own."""
+"""A paper spec that is fast to reproduce in tests, with its own measure."""
 
 from __future__ import annotations
 

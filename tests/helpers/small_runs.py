@@ -1,4 +1,4 @@
-"""Runs small enough to be trained in a test, and subjects made of them."""
+"""Runs that are fast to train in tests, and measures of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Say which pages lag behind the registries and result files: python -m tests.helpers.stale_pages
+"""List pages that are out of date: python -m tests.helpers.stale_pages
 
-In a process of its own, because tests register networks and routings that no page should show.
+Runs in its own process, because tests register models and routings that no page should show.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small paper and made-up results of it, as files: nothing is trained."""
+"""A small paper spec with synthetic result files, without training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model small enough to be trained in every test, with dropout, registered from outside the package."""
+"""A tiny registered model with dropout, fast to train in tests."""
 
 from __future__ import annotations
 
