@@ -12,6 +12,7 @@ import torch
 from tests.conftest import Command
 from tests.helpers.small_models import SmallNet, answered
 from torchcaps.attacks import attacks, create_attack
+from torchcaps.data import datasets, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import CapsuleLayer, nonlinearities
 from torchcaps.models import create_model
@@ -23,12 +24,13 @@ from torchcaps.testing import check_routing
 EXAMPLE = Path(__file__).parent.parent / "examples" / "my_routing.py"
 ATTACK = EXAMPLE.with_name("my_attack.py")
 SQUASH = EXAMPLE.with_name("my_squash.py")
+DATASET = EXAMPLE.with_name("my_dataset.py")
 
 
 @pytest.fixture(autouse=True)
 def remove_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Remove what a test's plugins register."""
-    for registry in (attacks, nonlinearities, routings):
+    for registry in (attacks, datasets, nonlinearities, routings):
         monkeypatch.setattr(registry, "_records", dict(registry._records))
     yield
     for name in [name for name in sys.modules if name.startswith(PREFIX)]:
@@ -162,3 +164,27 @@ def test_the_commands_take_an_attack_of_one_s_own(torchcaps_command: Command) ->
     without = torchcaps_command(*call)
     assert without.returncode == 2
     assert "attack 'random-signs' is unknown" in without.stderr
+
+
+def test_the_example_dataset_is_opened_by_name() -> None:
+    assert len(DATASET.read_text().splitlines()) < 40
+    load_plugin(DATASET)
+    record = datasets.get("stripes")
+    for split, count in record.splits.items():
+        images = load_dataset("stripes", split)
+        assert (len(images), images.shape, images.class_names) == (count, record.shape, record.class_names)
+    batch = load_dataset("stripes").batch(torch.arange(6))
+    assert batch.labels.tolist() == [0, 1, 2, 0, 1, 2]
+    assert 0 <= float(batch.images.min()) < float(batch.images.max()) <= 1
+
+
+def test_the_commands_take_a_dataset_of_a_plugin(torchcaps_command: Command) -> None:
+    plugin = ["--plugin", str(DATASET)]
+    small = ["--train-images", "100", "--test-images", "50", "--batch-size", "25", "--device", "cpu", "--steps", "2"]
+    own = ["--set", "filters=8", "--set", "types=2", "--set", "hidden=[16, 16]"]
+    trained = torchcaps_command("train", "capsnet", "--data", "stripes", *plugin, *small, *own, "--out", "run")
+    assert trained.returncode == 0, trained.stderr
+    assert torchcaps_command("evaluate", "run", *plugin).returncode == 0
+    without = torchcaps_command("evaluate", "run")
+    assert without.returncode == 2
+    assert "dataset 'stripes' is unknown" in without.stderr

@@ -9,7 +9,7 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.completion import complete
-from torchcaps.cli.options import AsJson
+from torchcaps.cli.options import AsJson, Plugin
 from torchcaps.errors import TorchcapsError
 
 data_app = typer.Typer(help="Download, verify and preview datasets.", no_args_is_help=True)
@@ -27,7 +27,7 @@ def short_count(count: int) -> str:
     return str(count)
 
 
-def datasets_command(json: AsJson = False) -> None:
+def datasets_command(plugin: Plugin = None, json: AsJson = False) -> None:
     """List datasets with image counts, shapes and licenses."""
     from torchcaps.data import datasets
     from torchcaps.data.registry import dataset_status
@@ -145,6 +145,7 @@ def preview_command(
     name: Annotated[str, typer.Argument(help="Dataset; see 'torchcaps datasets'.", autocompletion=complete("dataset"))],
     out: Annotated[Path | None, typer.Option(help="PNG file to write.  [default: preview-NAME.png]")] = None,
     split: Annotated[str, typer.Option(help="Split of the dataset.")] = "train",
+    plugin: Plugin = None,
 ) -> None:
     """Draw a contact sheet of a dataset as PNG."""
     from torchcaps.data import load_dataset

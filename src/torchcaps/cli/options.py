@@ -62,7 +62,9 @@ def load_plugins(paths: list[Path] | None) -> list[Path] | None:
 Plugin = Annotated[
     list[Path] | None,
     typer.Option(
-        metavar="FILE", callback=load_plugins, help="Python file that registers a routing, model or loss. Repeatable."
+        metavar="FILE",
+        callback=load_plugins,
+        help="A Python file that registers a routing, model, loss, attack or dataset.",
     ),
 ]
 
