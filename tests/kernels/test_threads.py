@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from torchcaps.kernels.dispatch import kernel_choice, use_kernels
-from torchcaps.kernels.numba_support import on_threads
+from torchcaps.kernels.dispatch import kernel_choice, on_threads, use_kernels
 from torchcaps.models import create_model
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -1,12 +1,15 @@
-"""Choice between fast kernels and plain PyTorch definitions."""
+"""Choice between fast kernels and plain PyTorch definitions, and the thread pool of the kernels."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,3 +53,21 @@ def use_kernels(choice: str) -> Iterator[None]:
         yield
     finally:
         _forced.reset(before)
+
+
+def on_threads(work: Callable[[int, int], Any], images: int) -> list[Any]:
+    """Call ``work(first, last)`` for a contiguous range of images on each torch thread; return the results in order."""
+    threads = max(1, min(torch.get_num_threads(), images))
+    bounds = [images * number // threads for number in range(threads + 1)]
+    if threads == 1:
+        return [work(0, images)]
+    return list(_pool(threads).map(work, bounds[:-1], bounds[1:]))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="torchcaps")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child starts its own pool
+    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional import VoteFactors
-from torchcaps.kernels.dispatch import fused_is_chosen, runs_compiled
-from torchcaps.kernels.numba_support import on_threads
+from torchcaps.kernels.dispatch import fused_is_chosen, on_threads, runs_compiled
 
 Nonlinearity = Callable[[Tensor], Tensor]
 Plain = Callable[[Tensor, Tensor], Tensor]

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional import VoteFactors
-from torchcaps.kernels.dispatch import fused_is_chosen, runs_compiled
-from torchcaps.kernels.numba_support import on_threads
+from torchcaps.kernels.dispatch import fused_is_chosen, on_threads, runs_compiled
 from torchcaps.progress import progress_bar
 
 Array = Any  # numpy arrays of float32 and int32
