@@ -15,7 +15,7 @@ from torchcaps.bench.timing import Seconds, TimingBudget, num_threads, quartiles
 from torchcaps.bench.workload import NetSpec, Workload, forms_for
 from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
-from torchcaps.kernels.autotune import Case, measure
+from torchcaps.kernels.autotune import Case, time_forms
 from torchcaps.progress import progress_bar
 
 Row = dict[str, Any]
@@ -95,7 +95,7 @@ def time_convolutions() -> list[Row]:
             for batch in BATCHES:
                 for mode in MODES:
                     case = Case(batch, inputs, outputs, size, kernel, stride, mode, 1)
-                    seconds = measure(case)
+                    seconds = time_forms(case)
                     share = seconds["spectral"] / seconds["pytorch"]
                     rows.append({"layer": name, **asdict(case), "seconds": seconds, "ratio": share})
                     advance(1)
