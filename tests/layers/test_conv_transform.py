@@ -62,7 +62,7 @@ def test_gradient_in_double_precision() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(TorchcapsError, match="window of 5 with stride 1 does not fit 4x6 capsules"):
+    with pytest.raises(TorchcapsError, match="kernel of 5 with stride 1 does not fit 4x6 capsules"):
         ConvTransform((4, 6), 2, 3, kernel=5)
     with pytest.raises(TorchcapsError, match="1 <= stride <= kernel"):
         ConvTransform((9, 9), 2, 3, kernel=2, stride=3)
