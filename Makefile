@@ -34,7 +34,7 @@ check: $(STAMPS)/dev
 	$(BIN)/python -m pip check
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 -x -k "not command and not resume"
+	$(BIN)/pytest -n 2 -x -m "not slow and not process"
 
 test-slow: $(STAMPS)/dev
 	$(BIN)/pytest -m slow

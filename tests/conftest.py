@@ -21,6 +21,13 @@ torch.set_num_threads(1)
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever runs the installed command starts a process."""
+    for item in items:
+        if "torchcaps_command" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.process)
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)

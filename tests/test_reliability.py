@@ -13,6 +13,8 @@ import pytest
 from tests import reliability
 from tests.reliability import run_all, run_one, table
 
+pytestmark = pytest.mark.process
+
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]

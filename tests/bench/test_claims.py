@@ -55,6 +55,7 @@ def test_a_case_gives_a_figure_for_every_check(name: str, monkeypatch: pytest.Mo
     assert all(check.measured and check.measured > 0 and check.spread for check in checks)
 
 
+@pytest.mark.process
 def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "LARGE", MATRIX)
     monkeypatch.setattr(claims, "CAPSNET", CAPSNET)
@@ -64,6 +65,7 @@ def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(check.measured is not None for check in checks)
 
 
+@pytest.mark.process
 def test_what_is_not_compiled_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "LARGE", MATRIX)
     monkeypatch.setattr(claims, "SMALL", MATRIX)
@@ -74,6 +76,7 @@ def test_what_is_not_compiled_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) 
     assert checks["310K, activations: ours / plain"].measured is not None
 
 
+@pytest.mark.process
 def test_growth_along_an_axis(tmp_path: pytest.TempPathFactory) -> None:
     axis = Axis((1, 2), lambda net, value: replace(net, batch=value))
     times = time_along_axis(MATRIX, axis, training_step, ONCE)

@@ -8,6 +8,8 @@ from torchcaps.bench.memory import compare_allocators, step_memory
 from torchcaps.bench.workload import NetSpec
 from torchcaps.errors import TorchcapsError
 
+pytestmark = pytest.mark.process
+
 
 def test_memory_of_a_form_that_stores_all_votes_is_greater() -> None:
     net = NetSpec("matrix-capsnet", "laptop", 16, options={"types": (4, 4, 4)})

@@ -98,6 +98,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(torchcaps_command: Command, tmp_pat
     assert (tmp_path / "run" / "checkpoints" / "last.safetensors").is_file()
 
 
+@pytest.mark.process
 def test_a_closed_terminal_saves_the_run(tmp_path: Path) -> None:
     """The terminal is gone, so that nothing can be printed any more, and SIGHUP comes."""
     program = str(Path(sys.executable).with_name("torchcaps"))
@@ -127,6 +128,7 @@ def test_help_is_quick(torchcaps_command: Command) -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
+@pytest.mark.process
 def test_importing_the_package_does_not_import_torch() -> None:
     code = "import sys, torchcaps; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -205,6 +207,7 @@ def run_unread(*arguments: str, folder: Path, errors: int | None = None) -> subp
         os.close(writer)
 
 
+@pytest.mark.process
 def test_a_closed_pipe_ends_no_training(tmp_path: Path) -> None:
     """As with ``torchcaps train ... 2>&1 | head -1``: nobody reads on, and the run is finished all the same."""
     settings = [*SMALL, "--steps", "2", "--set", "filters=8", "--out", "run"]
@@ -212,6 +215,7 @@ def test_a_closed_pipe_ends_no_training(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "result.json").read_text())["test_images"] == 100
 
 
+@pytest.mark.process
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     ended = run_unread("routings", folder=tmp_path, errors=subprocess.PIPE)
     assert (ended.returncode, ended.stderr) == (0, "")

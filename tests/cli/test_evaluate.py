@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from tests.cli.test_explain import Typed, typed  # noqa: F401  (the fixture)
 
+pytestmark = pytest.mark.process
 SMALL = ["--data", "glyphs", "--train-images", "200", "--test-images", "60", "--device", "cpu", "--epochs", "2"]
 ATTACKED = ["--on", "affnist", "--attack", "fgsm,bim", "--epsilon", "0.05,0.2", "--images", "40"]
 

@@ -12,6 +12,8 @@ from PIL import Image
 
 from torchcaps.cli.main import main
 
+pytestmark = pytest.mark.process
+
 TRAIN = ["--data", "glyphs", "--train-images", "60", "--test-images", "20", "--steps", "2", "--device", "cpu"]
 CAPSNET = ["capsnet", *TRAIN, "--set", "filters=8", "--set", "types=2", "--set", "hidden=[16, 16]"]
 

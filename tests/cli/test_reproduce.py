@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli.test_explain import Typed, typed  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.process
+
 # Random vectors: the one cell of the papers that needs neither a training nor a dataset.
 RANDOM = ["reproduce", "choi2019", "table3", "--cell", "random"]
 

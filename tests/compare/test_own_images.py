@@ -98,9 +98,9 @@ def test_training_says_the_same(run: Run, photos: Path) -> None:  # noqa: F811
     ("arguments", "message"),
     [
         (["compare"], "no model was given"),
-        (["compare", "capsnet", "--images", "photos", "--data", "mnist"], "both name what to train on"),
+        (["compare", "capsnet", "--images", "photos", "--data", "mnist"], "both name a dataset"),
         (["compare", "--images", "nowhere"], "nowhere is no folder and no CSV file"),
-        (["train", "capsnet", "--images", "photos", "--data", "mnist"], "both name what to train on"),
+        (["train", "capsnet", "--images", "photos", "--data", "mnist"], "both name a dataset"),
     ],
 )
 def test_mistakes(

@@ -15,6 +15,8 @@ import pytest
 from torchcaps.demo.server import allowed_hosts, listen
 from torchcaps.errors import TorchcapsError
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("command", [["demo", "--no-browser"], ["serve"]], ids=["demo", "serve"])
 def test_start_ask_stop(command: list[str], tmp_path: Path) -> None:

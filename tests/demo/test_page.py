@@ -18,7 +18,7 @@ CHROMIUM = find_chromium()
 LOUD = "NO CHROMIUM: the page was NOT tested. Install it (Debian: apt-get install chromium) or set TORCHCAPS_CHROMIUM"
 if CHROMIUM is None:
     warnings.warn(LOUD, stacklevel=1)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LOUD)
+pytestmark = [pytest.mark.process, pytest.mark.skipif(CHROMIUM is None, reason=LOUD)]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ import pytest
 from tests.determinism import __main__ as determinism
 from torchcaps.environment import source_commit
 
+pytestmark = pytest.mark.process
+
 
 def test_the_same_command_twice_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two trainings, compared as they are, then with one of them changed."""

@@ -14,7 +14,10 @@ import yaml
 from tests.helpers.doc_blocks import ROOT
 
 pytest.importorskip("mkdocs", reason="NOT TESTED: the documentation, because mkdocs is missing: pip install '.[docs]'")
-pytestmark = pytest.mark.skipif(not (ROOT / "mkdocs.yml").is_file(), reason="only a clone has the documentation")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not (ROOT / "mkdocs.yml").is_file(), reason="only a clone has the documentation"),
+]
 # What a page loads by itself; a link that a reader may follow is something else.
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source)[^>]*\s(?:src|srcset)=["']?(//|https?:)|@import|url\(["']?(//|http)"""

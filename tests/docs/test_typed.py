@@ -18,7 +18,10 @@ from tests.helpers.doc_blocks import PAGES, ROOT, Block, blocks_in, inline_comma
 from tests.helpers.doc_commands import NOT_RUN, PROGRAMS, smaller, smaller_python, why_not
 from torchcaps.cli.main import app, main
 
-pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="only a clone has the documentation")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="only a clone has the documentation"),
+]
 # Pages with several comparisons, whose reports take long to draw, or with exports and searches: 'make test-slow'.
 SLOW = (
     "docs/export.md",

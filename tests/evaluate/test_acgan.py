@@ -28,6 +28,8 @@ from torchcaps.evaluate.acgan import (
 from torchcaps.evaluate.report import notes, summary_table
 from torchcaps.evaluate.robustness import protocols
 
+pytestmark = pytest.mark.process
+
 STEPS = 70
 TINY = GanSettings(data="glyphs", train_images=24, batch=8)
 

@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[2] / "examples" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="only a clone has the notebooks")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not FOLDER.is_dir(), reason="only a clone has the notebooks")]
 
 
 def test_there_are_three() -> None:

@@ -20,7 +20,7 @@ RUNS = {
     "watch_training.py": (SMALL, "best at step"),
 }
 PLUGINS = {"my_attack.py", "my_routing.py", "my_squash.py"}  # tests/test_plugins.py trains with them
-pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="only a clone has the examples")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not EXAMPLES.is_dir(), reason="only a clone has the examples")]
 
 
 def test_all_are_run_and_short() -> None:

@@ -19,6 +19,8 @@ from tests.fuzz.readers import Reader, readers
 from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
 
+pytestmark = pytest.mark.process
+
 ANSWERS = {"verified gz", "tar", "zip"}  # their checksum is made up, so they refuse every file
 
 

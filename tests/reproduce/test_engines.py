@@ -20,6 +20,8 @@ from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import Folders, RunnerContext, failed_results, job_state
 from torchcaps.reproduce.spec import parse_spec
 
+pytestmark = pytest.mark.process
+
 SPEC = """
 paper: small2026
 title: A small paper

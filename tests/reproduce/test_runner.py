@@ -18,6 +18,8 @@ from torchcaps.reproduce.results import CellResult, find_results, read_result
 from torchcaps.reproduce.runner import job_state, run_jobs
 from torchcaps.train import read_metrics
 
+pytestmark = pytest.mark.process
+
 CELLS, TRAININGS = 6, 4  # of table1: three cells and two trainings, with two seeds each
 
 

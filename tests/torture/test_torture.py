@@ -25,6 +25,8 @@ from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import Interrupted, RunFolder, fit_run, processes
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def torture_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, dict[str, Any]]]:

@@ -25,6 +25,8 @@ from torchcaps.train.checkpoint import read_progress
 from torchcaps.train.distributed import World, find_world
 from torchcaps.train.sampler import batch_indices, shard_of
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("pair", ["capsnet/ddp", "capsnet-l1/ddp", "capsnet/fsdp"])
 def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) -> None:

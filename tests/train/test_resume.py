@@ -20,6 +20,8 @@ from torchcaps.kernels import autotune
 from torchcaps.train import Interrupted, RunFolder, change_devices, fit_run, new_run, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
 
+pytestmark = pytest.mark.process
+
 PER_EPOCH = 6  # 180 images for training in batches of 32
 SETTINGS = {
     "data": "glyphs",

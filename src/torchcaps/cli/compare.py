@@ -72,7 +72,7 @@ def compare_command(
         settings.setdefault("epochs", default_epochs(settings["data"]))
         o.describe_own_images(settings["data"], quiet=json)
     if not models:
-        raise TorchcapsError("no model was named: choose from those that 'torchcaps models' lists")
+        raise TorchcapsError("no model was given: choose from those that 'torchcaps models' lists")
     if len(set(models)) < len(models):
         raise TorchcapsError(f"a model is named twice: {' '.join(models)}")
     if match == "familiar":
