@@ -76,7 +76,7 @@ def attack_table() -> str:
             record.paper,
             record.description,
             ", ".join(record.norms),
-            "gradients" if record.white_box else "answers alone",
+            "gradients" if record.white_box else "scores only",
             ", ".join(
                 filter(
                     None, ["another run" * record.needs_source, f"`torchcaps[{record.extra}]`" if record.extra else ""]
