@@ -182,7 +182,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.augmentation, self.validation = augmentation, validation
         self.device, self.random_state, self.verbose = device, random_state, verbose
 
-    def fit_run(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on images and their labels, which may be of any kind."""
         samples, targets = validate_data(self, X, y, allow_nd=True, dtype=np.float32, ensure_min_samples=2)
         check_classification_targets(targets)
