@@ -1,4 +1,4 @@
-"""Routings, models and losses of your own, from a Python file that you name."""
+"""Plugins: Python files outside the package that register routings, models, losses and the like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that hold for every routing, for your own as for ours.
+"""Checks that every routing must pass, built-in or your own.
 
 >>> from torchcaps.routing.dynamic import DynamicRouting
 >>> check_routing(DynamicRouting, any_child_order=True, any_parent_order=True)

@@ -1,4 +1,4 @@
-"""What every model offers: scores, logits, pose and, where it has a decoder, a drawing."""
+"""The base class of all models, their output, and ensembles."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from torchcaps.functional import log_odds
 from torchcaps.layers import Decoder, MeanImage
 
 
-# MERGED Several trained models as one.
 class Output(NamedTuple):
-    """A model's answer.
+    """Output of a model.
 
     Shapes: ``scores`` (B, classes) in [0, 1]; ``logits`` (B, classes), unbounded, same order as the scores;
     ``pose`` (B, classes, D), one vector per class, or None for models without capsules; ``votes`` what
@@ -30,10 +29,9 @@ class Output(NamedTuple):
 
 
 class Model(nn.Module, ABC):
-    """Base of all models. A subclass writes ``classify``; what comes in is checked and prepared here, once.
+    """Base class of all models. It checks and preprocesses the input; a subclass implements ``classify``.
 
-    Images are pixels in [0, 1], whatever preparation a model wants: that is its own first layer, so that
-    nobody has to remember it and an attack's epsilon means pixels.
+    Images are pixels in [0, 1]. Preprocessing is the model's own first layer, so that an attack's epsilon is in pixels.
 
     Images with NaN or infinite pixels are refused, if they are on a CPU and no graph is being traced: see
     :func:`refuse_not_finite`. ``model(images, check_finite=False)`` skips the check.
@@ -41,8 +39,8 @@ class Model(nn.Module, ABC):
     Args:
         image_shape: channels, height, width.
         classes: number of classes.
-        preprocess: what is done to pixels first.
-        decoder: what draws an image from the pose.
+        preprocess: applied to the pixels first.
+        decoder: reconstructs an image from the pose.
     """
 
     class_names: tuple[str, ...] = ()  # filled in when a trained model is loaded
@@ -78,17 +76,17 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def classify(self, images: Tensor) -> Output:
-        """The answer for prepared images (B, C, H, W)."""
+        """Compute the output for preprocessed images (B, C, H, W)."""
 
     def reconstruct(self, output: Output, labels: Tensor | None = None) -> Tensor:
-        """Draw images from the pose: of the given classes (B,), else of the highest scores."""
+        """Reconstruct images from the poses of the given classes (B,), by default those with the highest scores."""
         if self.decoder is None or output.pose is None:
             raise TorchcapsError(f"this {type(self).__name__} has no decoder, so it cannot draw")
         drawn: Tensor = self.decoder(output.pose, output.scores.argmax(1) if labels is None else labels)
         return drawn
 
     def after_step(self, output: Output, labels: Tensor) -> None:
-        """Called by the training loop after each optimiser step, for parts that learn outside backpropagation."""
+        """Called by the training loop after each optimizer step, for parts that learn outside backpropagation."""
 
 
 def refuse_not_finite(images: Tensor) -> None:
@@ -113,7 +111,7 @@ def refuse_not_finite(images: Tensor) -> None:
 
 
 def conv_output_size(size: int, *layers: tuple[int, int]) -> int:
-    """Side of a map after convolutions (kernel, stride) without padding, or an error if nothing is left.
+    """Side of a feature map after convolutions (kernel, stride) without padding; an error if nothing is left.
 
     >>> conv_output_size(28, (9, 1), (9, 2))
     6

@@ -1,4 +1,4 @@
-"""The common course of a capsule network: feature maps, primary capsules, capsule layers, one capsule per class."""
+"""A capsule network from its parts: feature maps, primary capsules, capsule layers, one capsule per class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models by name: what there is, how it is trained, and ``create_model``."""
+"""The registry of models with their training recipes, ``create_model``, and rows for listings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from torchcaps.models.base import Model
 from torchcaps.registry import Registry
 from torchcaps.routing import LayerShape, routings
 
-# MERGED What there is to choose from, as rows for a listing.
 SIZES = ("paper", "laptop")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a paper trains a model; every value can be overruled in a run."""
+    """A paper's training settings for a model; a run can override each of them."""
 
     loss: str
     reconstruction_weight: float = 0.0  # on the squared error of an image
@@ -60,6 +59,7 @@ class ModelRecord:
 
 
 models: Registry[ModelRecord] = Registry("model")
+"""All models by name."""
 
 
 def list_models() -> list[str]:

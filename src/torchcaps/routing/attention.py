@@ -1,4 +1,4 @@
-r"""Attention routing: at every place, a learned kernel looks at all votes and shares out the attention of each parent.
+r"""Attention routing: at each position, a learned kernel over all votes computes the couplings of each parent.
 
 Choi, Seo, Im, Kang: Attention Routing Between Capsules, 2019, https://arxiv.org/abs/1907.01750, section 3.3.
 

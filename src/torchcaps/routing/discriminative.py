@@ -1,4 +1,4 @@
-r"""Discriminative routing: couplings climb toward long capsules of the true class and short ones of all others.
+r"""Discriminative routing: gradient ascent on the couplings toward long capsules of true classes and short others.
 
 Yang, Li, Yu: Routing Towards Discriminative Power of Class Capsules, 2021, https://arxiv.org/abs/2103.04278,
 section III.

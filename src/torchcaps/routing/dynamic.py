@@ -1,4 +1,4 @@
-r"""Dynamic routing: a child leans toward the parents that agree with its votes.
+r"""Dynamic routing: couplings grow with the agreement between a child's votes and the parents.
 
 Sabour, Frosst, Hinton: Dynamic Routing Between Capsules, 2017, https://arxiv.org/abs/1710.09829, procedure 1.
 
@@ -61,7 +61,7 @@ class DynamicRouting(Routing):
 
 
 def route_plainly(votes: Tensor, iterations: int, child_index: Tensor | None, nonlinearity: Nonlinearity) -> Routed:
-    """The definition, as the equations read."""
+    """Dynamic routing in plain PyTorch."""
     logits = votes.new_zeros(votes.shape[:4])
     couplings = []
     for iteration in range(iterations):

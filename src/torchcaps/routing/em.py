@@ -45,7 +45,7 @@ LARGEST_VOTE = 1e6  # squares of votes beyond this, divided by a small variance,
 
 
 class EMRouting(Routing):
-    """Routing by expectation and maximisation.
+    """Routing by expectation maximization.
 
     Args:
         iterations: T, the number of M-steps; there is an E-step between each two.
@@ -56,9 +56,8 @@ class EMRouting(Routing):
         mean_damping: share of the old mean that the new one keeps.
         mass_floor: spread equally over all children in means and variances, so that a parent which no active child
             is assigned to has them too.
-        recompute: keep the children alone for the backward pass and route again there, some images after the others:
-            no votes are kept, for a second forward pass. For devices and settings without the fused form, which
-            never keeps any.
+        recompute: store only the children and recompute votes and routing in the backward pass, a few images at a time.
+            For devices and settings without the fused kernel, which never stores votes.
     """
 
     needs_activation = True
