@@ -1,4 +1,4 @@
-"""Models as files for other programs: ONNX and torch.export, checked against PyTorch before they are in place."""
+"""Export models to ONNX and torch.export, verified against PyTorch before a file is put in place."""
 
 from __future__ import annotations
 
@@ -22,22 +22,18 @@ from torchcaps.models import Model
 from torchcaps.pretrained.loading import describe_input, load_trained
 from torchcaps.progress import progress_bar
 
-__all__ = ["FORMATS", "Exported", "export_model"]
+__all__ = ["FORMATS", "ExportResult", "export_model"]
 
-# MERGED A model as a graph, for any number of images, and how far a graph's answers are from the model'
-# MERGED A traced model as an ONNX file, and its answers by onnxruntime.
-# MERGED A traced model as a file of torch.export, for programs that have PyTorch but not this library.
-# MERGED From a trained model to a file that needs nothing of this library.
 INPUT = "images"
-OUTPUTS = ("scores", "pose")  # a model without capsules has no pose
-TOLERANCE = 1e-5  # between the scores of the file and of the model
-BATCHES = (1, 3)  # how many images the answers are compared on
+OUTPUTS = ("scores", "pose")  # models without capsules have no pose
+TOLERANCE = 1e-5  # largest difference between the scores of the file and of the model
+BATCHES = (1, 3)  # batch sizes on which scores are compared
 
-Answer = Callable[[Tensor], Tensor]
+ScoreFunction = Callable[[Tensor], Tensor]
 
 
-class Answers(nn.Module):
-    """A model that gives plain tensors: scores (B, classes) and, where there are capsules, pose (B, classes, D)."""
+class TensorOutputs(nn.Module):
+    """A model that returns plain tensors: scores (B, classes) and, with capsules, pose (B, classes, D)."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -49,39 +45,41 @@ class Answers(nn.Module):
 
 
 def trace(model: Model) -> ExportedProgram:
-    """The graph of a model in evaluation mode, with the loops of its routing written out.
+    """Trace a model in evaluation mode; the loops of its routing are unrolled.
 
-    Only the plain definitions become part of it: a graph cannot hold compiled loops. The example has two images,
-    since one would be taken for the only number there is.
+    Only the plain kernels can be traced. The example has two images, because torch.export specializes on a batch of
+    one.
     """
     was_training = model.training
     images: Any = {0: Dim("batch", min=1)}
     try:
         with use_kernels("plain"), torch.no_grad():
-            return torch.export.export(Answers(model.eval()), (some_images(model, 2),), dynamic_shapes=(images,))
+            return torch.export.export(
+                TensorOutputs(model.eval()), (example_images(model, 2),), dynamic_shapes=(images,)
+            )
     finally:
         model.train(was_training)
 
 
-def some_images(model: Model, count: int) -> Tensor:
-    """Random pixels of the model's shape, the same each time."""
+def example_images(model: Model, count: int) -> Tensor:
+    """Return random images of the model's shape, the same in every call."""
     device = next(model.parameters()).device
     return torch.rand(count, *model.image_shape, generator=torch.Generator().manual_seed(count)).to(device)
 
 
-def check_answers(model: Model, answer: Answer) -> float:
-    """The largest difference of scores between the model and a file's answer; an error if it is too large."""
+def check_scores(model: Model, answer: ScoreFunction) -> float:
+    """Return the largest difference between the scores of a model and of an exported file; too large is an error."""
     was_training = model.training
     differences = list[float]()
     try:
         with use_kernels("plain"), torch.no_grad():
             for count in BATCHES:
-                images = some_images(model, count)
+                images = example_images(model, count)
                 wanted = model.eval()(images).scores
                 differences.append((answer(images).to(wanted) - wanted).abs().max().item())
     finally:
         model.train(was_training)
-    if not max(differences) <= TOLERANCE:  # also where it is no number
+    if not max(differences) <= TOLERANCE:  # also for NaN
         raise TorchcapsError(
             f"the exported scores differ from the model's by {max(differences):.1e}, more than {TOLERANCE:.0e}: "
             "nothing was written"
@@ -90,18 +88,18 @@ def check_answers(model: Model, answer: Answer) -> float:
 
 
 MODULES = ("onnx", "onnxruntime", "onnxscript")
-ERRORS_ONLY = 3  # a level of onnxruntime: what it thinks of a constant helps nobody
+ERRORS_ONLY = 3  # log level of onnxruntime: no warnings about constants
 
 
-def write_onnx(program: ExportedProgram, target: Path, details: dict[str, str]) -> Answer:
-    """Write one ONNX file with a dynamic batch; its answers come back for checking."""
+def write_onnx(program: ExportedProgram, target: Path, details: dict[str, str]) -> ScoreFunction:
+    """Write an ONNX file with a dynamic batch size; return a function that computes its scores."""
     need_extra("export", "an ONNX file", *MODULES)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # torchvision, which nothing here needs, is not there
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision is not installed
     outputs = OUTPUTS[: len(program.graph_signature.user_outputs)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of PyTorch about itself
+        warnings.simplefilter("ignore", FutureWarning)  # about PyTorch internals
         exported = torch.onnx.export(program, dynamo=True, verbose=False, input_names=[INPUT], output_names=outputs)
-    assert exported is not None  # None comes only where a file was named
+    assert exported is not None  # None only if a file name was given
     exported.model.metadata_props.update(details)
     exported.model.producer_name = "torchcaps"
     exported.save(target, external_data=False)
@@ -110,7 +108,7 @@ def write_onnx(program: ExportedProgram, target: Path, details: dict[str, str]) 
 
 
 def open_session(file: Path, threads: int) -> Any:
-    """onnxruntime with a file, on the CPU."""
+    """Open an ONNX file in onnxruntime, on the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -119,13 +117,13 @@ def open_session(file: Path, threads: int) -> Any:
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
 
-DETAILS = "torchcaps.json"  # the name of what the file says about itself, for torch.export.load(extra_files=...)
+DETAILS = "torchcaps.json"  # name of the metadata, for torch.export.load(extra_files=...)
 
 
-def write_program(program: ExportedProgram, target: Path, details: dict[str, str]) -> Answer:
-    """Write a file that ``torch.export.load`` reads; its answers, read back from it, come back for checking."""
-    with target.open("wb") as stream, warnings.catch_warnings():  # by name, only names that end in .pt2 are taken
-        # A kernel with its channels side by side is complete, whatever PyTorch thinks: it is read back below.
+def write_program(program: ExportedProgram, target: Path, details: dict[str, str]) -> ScoreFunction:
+    """Write a file for ``torch.export.load``; return a function that computes its scores."""
+    with target.open("wb") as stream, warnings.catch_warnings():  # a path would have to end in .pt2
+        # A false alarm for channels_last kernels; the file is verified below.
         warnings.filterwarnings("ignore", message="No complete tensor found")
         torch.export.save(program, stream, extra_files={DETAILS: json.dumps(details)})
     with target.open("rb") as stream:
@@ -134,35 +132,36 @@ def write_program(program: ExportedProgram, target: Path, details: dict[str, str
 
 
 @dataclass(frozen=True)
-class Format:
-    """A kind of file: how its name ends, and who writes it."""
+class ExportFormat:
+    """A file format: its suffix and the function that writes it."""
 
     suffix: str
-    write: Callable[[ExportedProgram, Path, dict[str, str]], Answer]
+    write: Callable[[ExportedProgram, Path, dict[str, str]], ScoreFunction]
 
 
-FORMATS = {"onnx": Format(".onnx", write_onnx), "torch": Format(".pt2", write_program)}
+FORMATS = {"onnx": ExportFormat(".onnx", write_onnx), "torch": ExportFormat(".pt2", write_program)}
 
 
 @dataclass(frozen=True)
-class Exported:
-    """A file that was written; ``difference`` is the largest one between its scores and PyTorch's."""
+class ExportResult:
+    """An exported file; ``difference`` is the largest difference between its scores and PyTorch's."""
 
     path: Path
     difference: float
     details: dict[str, str]
 
 
-def export_model(source: str | Path | Model, target: str | Path | None = None, *, to: str = "onnx") -> Exported:
-    """Write a model as a file for other programs; its scores were compared with PyTorch's before it is in place.
+def export_model(source: str | Path | Model, target: str | Path | None = None, *, to: str = "onnx") -> ExportResult:
+    """Export a model to a file, after comparing its scores with PyTorch's.
+
+    The input of the exported model is ``images`` (batch, channels, height, width) with any batch size; the outputs are
+    ``scores`` (batch, classes) and, with capsules, ``pose`` (batch, classes, D).
 
     Args:
-        source: the folder of a run, the name of shipped weights, or a model.
-        target: the file; None: ``model.onnx`` in the run's folder, or named as the shipped weights in this one.
+        source: a run directory, the name of pretrained weights, or a model.
+        target: the file to write; None: ``model.onnx`` in the run directory, or the name of the weights in the
+            current directory.
         to: ``onnx``, or ``torch`` for a file that ``torch.export.load`` reads.
-
-    The input is ``images`` (batch, channels, height, width), any number of them; the outputs are ``scores`` (batch,
-    classes) and, for capsules, ``pose`` (batch, classes, D).
     """
     if to not in FORMATS:
         raise unknown_name("format", to, FORMATS)
@@ -170,12 +169,12 @@ def export_model(source: str | Path | Model, target: str | Path | None = None, *
     form = FORMATS[to]
     path = home.with_name(f"{home.name}{form.suffix}") if target is None else Path(target)
     with progress_bar(f"exporting to {path.name}", None), atomic_path(path) as temporary:
-        difference = check_answers(model, form.write(trace(model), temporary, details))
-    return Exported(path, difference, details)
+        difference = check_scores(model, form.write(trace(model), temporary, details))
+    return ExportResult(path, difference, details)
 
 
 def _open(source: str | Path | Model) -> tuple[Model, dict[str, str], Path]:
-    """A model, what its file will say about it, and where that file lies by default, without the end of its name."""
+    """Return the model, the metadata of its file, and the default path of the file without suffix."""
     if isinstance(source, Model):
         names = source.class_names or tuple(map(str, range(source.classes)))
         return source, _describe(source, type(source).__name__, names), Path("model")

@@ -1,4 +1,4 @@
-"""Prediction: what a trained model says about pictures in files, how sure it is, and of which it is least sure."""
+"""Predict the classes of image files, write them as CSV, and draw the least confident predictions."""
 
 from __future__ import annotations
 
@@ -23,53 +23,50 @@ from torchcaps.models import Model
 from torchcaps.pretrained.loading import load_trained
 from torchcaps.progress import progress_bar
 
-__all__ = ["Answer", "Predictions", "draw_least_sure", "predict", "write_csv"]
+__all__ = ["Prediction", "Predictions", "draw_least_confident", "predict", "write_csv"]
 
-# MERGED What a model says about the pictures of a file or a folder.
-# MERGED Answers as a CSV file: a line for each picture, a column for each class.
-# MERGED The pictures of which a model is least sure, on one sheet, as the model sees them.
-AT_ONCE = 256  # pictures that are in memory together
+AT_ONCE = 256  # images in memory
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One picture: its path, and the probability of every class, in the order of the model's classes."""
+class Prediction:
+    """The prediction for one image: its path, and the probability of each class."""
 
     path: Path
     probabilities: tuple[float, ...]
 
     @property
-    def certainty(self) -> float:
-        """The probability of the answer."""
+    def confidence(self) -> float:
+        """The probability of the predicted class."""
         return max(self.probabilities)
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """All answers in the order of the paths; ``broken`` says of other files, a sentence each, why they have none."""
+    """Predictions in the order of the paths; ``broken`` maps files that cannot be read to the reason."""
 
     class_names: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[Prediction, ...]
     broken: dict[Path, str]
 
-    def top(self, answer: Answer, count: int) -> list[tuple[str, float]]:
-        """The most probable classes of one picture, the likeliest first."""
+    def top(self, answer: Prediction, count: int) -> list[tuple[str, float]]:
+        """Return the most probable classes of one image with their probabilities."""
         ranked = sorted(zip(answer.probabilities, self.class_names, strict=True), key=lambda pair: -pair[0])
         return [(name, probability) for probability, name in ranked[:count]]
 
-    def least_sure(self, count: int) -> list[Answer]:
-        """The pictures whose answers have the lowest probability, the least sure first."""
-        return sorted(self.answers, key=lambda answer: answer.certainty)[:count]
+    def least_confident(self, count: int) -> list[Prediction]:
+        """Return the predictions with the lowest confidence, lowest first."""
+        return sorted(self.answers, key=lambda answer: answer.confidence)[:count]
 
     def as_json(self) -> dict[str, Any]:
-        """For another program."""
+        """Return a dictionary that can be written as JSON."""
         return {
             "classes": list(self.class_names),
             "pictures": [
                 {
                     "path": str(each.path),
                     "answer": self.top(each, 1)[0][0],
-                    "probability": each.certainty,
+                    "probability": each.confidence,
                     "probabilities": dict(zip(self.class_names, each.probabilities, strict=True)),
                 }
                 for each in self.answers
@@ -79,21 +76,21 @@ class Predictions:
 
 
 def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Path]) -> Predictions:
-    """Ask a model about pictures. They are brought to its size and channels as pictures are for training.
+    """Predict the classes of images, which are converted to the size and channels of the model as for training.
 
-    A probability is the softmax of the model's logits: how likely a class is if the picture shows exactly one of them.
-    For a capsule of length s the logit is log s / (1 - s), with s the chance that its class is there (sabour2017).
+    Probabilities are the softmax of the model's logits: they assume that an image shows exactly one class. The logit
+    of a capsule of length s is log s / (1 - s), where s is the probability that its class is present (sabour2017).
 
     Args:
-        model: a loaded model, the folder of a run, or the name of shipped weights.
-        pictures: a file, a folder (with what is in its subfolders), or paths.
+        model: a loaded model, a run directory, or the name of pretrained weights.
+        pictures: a file, a directory, which is searched recursively, or several paths.
     """
     if not isinstance(model, Model):
         model = load_trained(model).model
     model.eval()
     size, grey = picture_form(model.image_shape)
     paths, boundary = list_pictures(pictures)
-    answers, broken = list[Answer](), dict[Path, str]()
+    answers, broken = list[Prediction](), dict[Path, str]()
     with progress_bar("predicting", len(paths)) as advance:
         for part in chunks(len(paths), AT_ONCE):
             read = read_pictures(paths[part], boundary=boundary, size=size, grey=grey)
@@ -102,34 +99,34 @@ def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Pat
             broken |= {path: problem for path, problem in pairs if isinstance(problem, str)}
             if good:
                 found = probabilities(model, torch.stack([pixels for _, pixels in good]))
-                answers += [Answer(path, tuple(row)) for (path, _), row in zip(good, found.tolist(), strict=True)]
+                answers += [Prediction(path, tuple(row)) for (path, _), row in zip(good, found.tolist(), strict=True)]
             advance(part.stop - part.start)
     if not answers:
-        raise TorchcapsError(f"no picture could be read; the first: {next(iter(broken.values()))}")
+        raise TorchcapsError(f"no image could be read; the first error: {next(iter(broken.values()))}")
     return Predictions(model.class_names or tuple(map(str, range(model.classes))), tuple(answers), broken)
 
 
 @torch.no_grad()
 def probabilities(model: Model, images: Tensor) -> Tensor:
-    """Bytes (B, C, H, W) to the probability of each class (B, classes)."""
+    """Compute the probability of each class (B, classes) from images (B, C, H, W) as bytes."""
     device = next(model.parameters()).device
     found: Tensor = model(as_floats(images).to(device)).logits.softmax(1).cpu()
     return found
 
 
 def list_pictures(given: str | Path | Iterable[str | Path]) -> tuple[list[Path], Path | None]:
-    """The files that are meant, and the folder that links must not lead out of; None where each file was named."""
+    """Return the image files, and the directory that links must not leave; None if the files were given by name."""
     if not isinstance(given, str | Path):
         return [Path(each) for each in given], None
     root = Path(given)
     if not root.is_dir():
         if not root.exists():
-            raise TorchcapsError(f"{root} is not there: give a picture, or a folder of pictures")
+            raise TorchcapsError(f"{root} does not exist: give an image file, or a directory of images")
         return [root], None
     inside = (path for path in sorted(root.rglob("*")) if is_picture(path))
     paths = [path for path in inside if not any(part.startswith(".") for part in path.relative_to(root).parts)]
     if not paths:
-        raise TorchcapsError(f"{root} holds no pictures: give a folder with PNG, JPEG or similar files")
+        raise TorchcapsError(f"{root} has no images: give a directory with PNG, JPEG or similar files")
     return paths, root.resolve()
 
 
@@ -137,23 +134,23 @@ NUMBER = re.compile(r"-\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 def write_csv(predictions: Predictions, target: Path) -> None:
-    """Columns path, answer, probability, problem, then each class; of a broken file only path and problem are known."""
+    """Write a CSV file with the columns path, answer, probability, problem and one for each class."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(["path", "answer", "probability", "problem", *map(cell, predictions.class_names)])
+    lines.writerow(["path", "answer", "probability", "problem", *map(csv_cell, predictions.class_names)])
     for each in predictions.answers:
-        [(answer, certainty)] = predictions.top(each, 1)
+        [(answer, confidence)] = predictions.top(each, 1)
         figures = (f"{value:.6f}" for value in each.probabilities)
-        lines.writerow([cell(each.path), cell(answer), f"{certainty:.6f}", "", *figures])
+        lines.writerow([csv_cell(each.path), csv_cell(answer), f"{confidence:.6f}", "", *figures])
     for path, problem in predictions.broken.items():
-        lines.writerow([cell(path), "", "", cell(problem), *("" for _ in predictions.class_names)])
+        lines.writerow([csv_cell(path), "", "", csv_cell(problem), *("" for _ in predictions.class_names)])
     write_text(target, text.getvalue())
 
 
-def cell(value: object) -> str:
-    """A text that no spreadsheet takes for a formula: it gets an apostrophe, unless it is a number.
+def csv_cell(value: object) -> str:
+    """Escape a value that a spreadsheet would take for a formula with an apostrophe.
 
-    >>> cell("=1+1"), cell("-3.5"), cell("cat")
+    >>> csv_cell("=1+1"), csv_cell("-3.5"), csv_cell("cat")
     ("'=1+1", '-3.5', 'cat')
     """
     text = printable(str(value))
@@ -161,13 +158,13 @@ def cell(value: object) -> str:
 
 
 SHOWN, COLUMNS = 24, 6
-LONGEST = 24  # letters of a name under a picture
+LONGEST = 24  # characters of a name below an image
 
 
-def draw_least_sure(model: Model, predictions: Predictions, target: Path, *, count: int = SHOWN) -> int:
-    """Write a PNG file with at most ``count`` pictures, each with its two likeliest classes; how many there are."""
+def draw_least_confident(model: Model, predictions: Predictions, target: Path, *, count: int = SHOWN) -> int:
+    """Draw the ``count`` least confident predictions as a PNG file; return how many were drawn."""
     size, grey = picture_form(model.image_shape)
-    chosen = predictions.least_sure(count)
+    chosen = predictions.least_confident(count)
     read = read_pictures([each.path for each in chosen], boundary=None, size=size, grey=grey)
     pairs = [(each, pixels) for each, pixels in zip(chosen, read, strict=True) if isinstance(pixels, Tensor)]
     columns = min(COLUMNS, len(pairs))
@@ -179,18 +176,18 @@ def draw_least_sure(model: Model, predictions: Predictions, target: Path, *, cou
             hide_axes(axes)
         for axes, (answer, pixels) in zip(grid, pairs, strict=False):
             axes.imshow(as_rgb(as_floats(pixels)))
-            lines = [f"{shortened(name)}: {share:.0%}" for name, share in predictions.top(answer, 2)]
+            lines = [f"{shorten(name)}: {share:.0%}" for name, share in predictions.top(answer, 2)]
             axes.set_title("\n".join(map(figure_text, lines)), fontsize=8)
-            below = shortened(f"{answer.path.parent.name}/{answer.path.name}")
+            below = shorten(f"{answer.path.parent.name}/{answer.path.name}")
             axes.set_xlabel(figure_text(below), fontsize=7)
         save_figure(figure, target)
     return len(pairs)
 
 
-def shortened(name: str) -> str:
-    """A name that fits under a picture; its end tells more than its middle.
+def shorten(name: str) -> str:
+    """Shorten a long name in the middle.
 
-    >>> shortened("holiday-photograph-0042.jpeg")
+    >>> shorten("holiday-photograph-0042.jpeg")
     'holiday-pho…ph-0042.jpeg'
     """
     if len(name) <= LONGEST:

@@ -71,7 +71,7 @@ def test_a_file_with_other_answers_is_not_left_behind(tmp_path: Path, monkeypatc
         answer = right.write(*arguments)  # type: ignore[arg-type]
         return lambda images: answer(images) + 2e-5
 
-    monkeypatch.setitem(export.FORMATS, "torch", export.Format(".pt2", wrong))  # type: ignore[arg-type]
+    monkeypatch.setitem(export.FORMATS, "torch", export.ExportFormat(".pt2", wrong))  # type: ignore[arg-type]
     (tmp_path / "m.pt2").write_text("the one before")
     with pytest.raises(TorchcapsError, match=r"differ from the model's by 2\.0e-05, more than 1e-05"):
         export_model(torchcaps.create_model("lenet", size="laptop"), tmp_path / "m.pt2", to="torch")

@@ -56,7 +56,7 @@ def test_the_links_of_the_hubs_cache_are_followed(good: Path, tmp_path: Path) ->
 def test_a_link_out_of_the_folder_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
     shutil.move(folder / name, tmp_path / "outside")
     (folder / name).symlink_to(tmp_path / "outside")
-    with pytest.raises(TorchcapsError, match="leads out of its folder"):
+    with pytest.raises(TorchcapsError, match="is a link out of its directory"):
         torchcaps.from_pretrained(folder)
 
 
@@ -80,14 +80,14 @@ def test_a_cache_whose_links_lead_further_is_refused(good: Path, tmp_path: Path,
     blobs.rename(tmp_path / "moved")
     blobs.symlink_to(tmp_path / "moved")
     for snapshot in (first, second, third):
-        with pytest.raises(TorchcapsError, match="leads out of its folder"):
+        with pytest.raises(TorchcapsError, match="is a link out of its directory"):
             torchcaps.from_pretrained(snapshot)
 
 
 def test_a_folder_that_only_looks_like_a_snapshot_has_no_rights(good: Path, tmp_path: Path) -> None:
     snapshot = cached(good, tmp_path)
     renamed = snapshot.parents[1].rename(tmp_path / "something")  # no repository of the cache
-    with pytest.raises(TorchcapsError, match="leads out of its folder"):
+    with pytest.raises(TorchcapsError, match="is a link out of its directory"):
         torchcaps.from_pretrained(renamed / "snapshots" / snapshot.name)
 
 
@@ -107,7 +107,7 @@ def test_what_is_no_file(folder: Path, name: str) -> None:
 def test_a_file_without_end(folder: Path, name: str) -> None:
     with (folder / name).open("r+b") as file:
         file.truncate(MOST_BYTES[name] + 1)  # a hole: it takes no space on the disk
-    with pytest.raises(TorchcapsError, match="more than any file of its kind: refused"):
+    with pytest.raises(TorchcapsError, match=r"bytes, more than the .* that are allowed"):
         torchcaps.from_pretrained(folder)
 
 

@@ -31,7 +31,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.figures import affine_chart, attack_curves
 from torchcaps.files import printable
 from torchcaps.models import create_model
-from torchcaps.prediction import Answer, Predictions, draw_least_sure, write_csv
+from torchcaps.prediction import Prediction, Predictions, draw_least_confident, write_csv
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.figures import name_axes
 from torchcaps.train import new_run, resolve
@@ -116,8 +116,8 @@ def test_least_sure_pictures_and_contact_sheets(tmp_path: Path) -> None:
     for path in paths:
         Image.new("L", (28, 28)).save(path)
     model = create_model("convnet-avg", image_size=28, channels=1, classes=2, filters=4)
-    answers = tuple(Answer(path, (0.5, 0.5)) for path in paths)
-    assert draw_least_sure(model, Predictions((MATH, "b"), answers, {}), tmp_path / "sheet.png") == 2
+    answers = tuple(Prediction(path, (0.5, 0.5)) for path in paths)
+    assert draw_least_confident(model, Predictions((MATH, "b"), answers, {}), tmp_path / "sheet.png") == 2
     images = TensorImages(torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.arange(4), NAMES)
     contact_sheet(images, "title\nof two lines \udc80")
 
@@ -154,7 +154,7 @@ def test_the_console_shows_no_control_characters(
 
 def test_cells_of_a_table_are_no_formulas(tmp_path: Path) -> None:
     names = ("=1+1", "+1", "-x", "@SUM(A1)", "\tx", "\rx", "plain", "-3.5")
-    answers = tuple(Answer(Path(name), (1.0,) * 8) for name in names)
+    answers = tuple(Prediction(Path(name), (1.0,) * 8) for name in names)
     broken = {Path("=broken.png"): "=broken.png cannot be read"}
     write_csv(Predictions(names, answers, broken), tmp_path / "a.csv")
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as stream:

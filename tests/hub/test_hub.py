@@ -54,7 +54,7 @@ def test_the_card_is_made_from_the_result_file(run: RunFolder, tmp_path: Path) -
     result = read_json(run.result_file)
     assert measured.metric_value == result["test_accuracy"]
     assert measured.dataset_name == "glyphs"
-    assert f"right) | {result['test_accuracy']:.2%} |" in card.text
+    assert f"correct) | {result['test_accuracy']:.2%} |" in card.text
     assert 'torchcaps.from_pretrained("somebody/first")' in card.text
     assert file_hash(folder / "model.safetensors") in card.text
     assert result["environment"]["versions"]["torch"] in card.text
@@ -80,7 +80,7 @@ def test_folders_of_this_machine_are_not_told(run: RunFolder, tmp_path: Path) ->
     for name in ("README.md", "config.json"):
         assert str(tmp_path) not in (folder / name).read_text()
     assert json.loads((folder / "config.json").read_text())["data"] == "images:photos,size=28"
-    assert "Nothing is known about its training" in (folder / "README.md").read_text()
+    assert "The training was not recorded" in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize("card", list_pretrained(), ids=lambda card: card.name)
@@ -93,9 +93,9 @@ def test_shipped_weights_go_there_and_back(card: torchcaps.pretrained.Card, tmp_
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TorchcapsError, match=r"has no config\.json, so it holds no model"):
+    with pytest.raises(TorchcapsError, match=r"has no config\.json, so it is not a model directory"):
         torchcaps.from_pretrained(tmp_path)
-    with pytest.raises(TorchcapsError, match="is neither a folder nor a repository of the Hub, such as owner/name"):
+    with pytest.raises(TorchcapsError, match="is neither a directory nor a repository of the Hub, such as owner/name"):
         torchcaps.from_pretrained("nowhere")
     monkeypatch.setattr("torchcaps.errors.find_spec", lambda name: None)
     for use in (lambda: torchcaps.from_pretrained("a/b"), lambda: torchcaps.push_to_hub(tmp_path, "a/b")):

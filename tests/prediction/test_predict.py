@@ -15,7 +15,7 @@ import torchcaps
 from tests.conftest import Command
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
-from torchcaps.prediction import Answer, Predictions, draw_least_sure, predict, write_csv
+from torchcaps.prediction import Prediction, Predictions, draw_least_confident, predict, write_csv
 from torchcaps.pretrained import load_samples
 
 TAG = "capsnet-mnist-laptop"
@@ -72,10 +72,10 @@ def test_files_by_name_and_a_model_without_names(digits: Path) -> None:
 def test_least_sure_and_table(tmp_path: Path) -> None:
     made = Predictions(
         ("cat", "dog"),
-        tuple(Answer(Path(f"{p}.png"), (p, 1 - p)) for p in (0.9, 0.55, 0.1, 0.45)),
+        tuple(Prediction(Path(f"{p}.png"), (p, 1 - p)) for p in (0.9, 0.55, 0.1, 0.45)),
         {Path("x.png"): "x.png cannot be read"},
     )
-    assert [each.path.name for each in made.least_sure(3)] == ["0.55.png", "0.45.png", "0.9.png"]
+    assert [each.path.name for each in made.least_confident(3)] == ["0.55.png", "0.45.png", "0.9.png"]
     assert made.top(made.answers[2], 2) == [("dog", pytest.approx(0.9)), ("cat", 0.1)]
     write_csv(made, tmp_path / "out.csv")
     rows = list(csv.DictReader((tmp_path / "out.csv").open(encoding="utf-8")))
@@ -87,7 +87,7 @@ def test_least_sure_and_table(tmp_path: Path) -> None:
 def test_the_sheet_shows_the_pictures(digits: Path, tmp_path: Path) -> None:
     model = torchcaps.create_model("capsnet", pretrained="mnist-laptop")
     found = predict(model, digits)
-    assert draw_least_sure(model, found, tmp_path / "sheet.png", count=8) == 8
+    assert draw_least_confident(model, found, tmp_path / "sheet.png", count=8) == 8
     sheet = np.asarray(Image.open(tmp_path / "sheet.png").convert("L"))
     assert 0.1 < (sheet < 64).mean() < 0.8  # black grounds of the digits: not an empty page
 
@@ -96,9 +96,9 @@ def test_the_sheet_shows_the_pictures(digits: Path, tmp_path: Path) -> None:
     ("model", "pictures", "message"),
     [
         ("capsnet-mnist-laptob", ".", "did you mean 'capsnet-mnist-laptop'"),
-        (TAG, "nowhere", "nowhere is not there: give a picture, or a folder"),
-        (TAG, "empty", "holds no pictures"),
-        (TAG, "text.png", "no picture could be read; the first: "),
+        (TAG, "nowhere", "nowhere does not exist: give an image file, or a directory"),
+        (TAG, "empty", "has no images"),
+        (TAG, "text.png", "no image could be read; the first error: "),
     ],
 )
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, pictures: str, message: str) -> None:

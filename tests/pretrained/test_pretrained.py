@@ -52,7 +52,7 @@ def test_what_is_shipped() -> None:
 def test_unknown_names_suggest_the_nearest() -> None:
     with pytest.raises(TorchcapsError, match="'mnist-labtop' is unknown: did you mean 'mnist-laptop'"):
         torchcaps.create_model("capsnet", pretrained="mnist-labtop")
-    with pytest.raises(TorchcapsError, match="no weights are shipped for model 'lenet'"):
+    with pytest.raises(TorchcapsError, match="there are no pretrained weights for model 'lenet'"):
         torchcaps.create_model("lenet", pretrained="mnist-laptop")
     with pytest.raises(TorchcapsError, match="bring their own settings, got classes"):
         torchcaps.create_model("capsnet", pretrained="mnist-laptop", classes=5)
@@ -70,7 +70,7 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(TorchcapsError, match="is not the file that its card describes"):
+    with pytest.raises(TorchcapsError, match="does not have the hash in its card"):
         load_pretrained(card, tmp_path)
     weights.unlink()
     with pytest.raises(TorchcapsError, match="cannot be read: No such file"):

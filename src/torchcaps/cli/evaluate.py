@@ -199,14 +199,14 @@ def predict_command(
 
     Files that cannot be read are reported and skipped.
     """
-    from torchcaps.prediction import draw_least_sure, predict, write_csv
+    from torchcaps.prediction import draw_least_confident, predict, write_csv
     from torchcaps.pretrained.loading import load_trained
 
     model = load_trained(run).model
     found = predict(model, pictures)
     for problem in found.broken.values():
         console.warn(problem)
-    drawn = draw_least_sure(model, found, least_sure) if len(found.answers) > 1 else 0
+    drawn = draw_least_confident(model, found, least_sure) if len(found.answers) > 1 else 0
     if csv:
         write_csv(found, csv)
     if json:

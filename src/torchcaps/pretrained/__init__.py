@@ -1,4 +1,4 @@
-"""Ready weights: small networks trained here, shipped with the package, each with a card that says where it is from."""
+"""Pretrained weights: small networks that ship with the package, each with a card that says how it was trained."""
 
 from torchcaps.pretrained.cards import Card, Samples, find_card, list_pretrained, load_samples
 from torchcaps.pretrained.loading import load_pretrained

@@ -1,4 +1,4 @@
-"""What there is of ready weights: a folder ``<model>-<tag>`` for each network, with a card beside the weights."""
+"""Cards of the pretrained weights, one directory ``<model>-<tag>`` each, and test images to try them on."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from torch import Tensor
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.files import read_json
 
-# MERGED A few test images for trying a model where its dataset is not at hand.
 ROOT = Path(__file__).parent
 
 
 class Card(BaseModel):
-    """Where weights come from and what they are worth; written by ``scripts/bundle_weights.py``, never by hand."""
+    """Origin and test accuracy of pretrained weights; written by ``scripts/bundle_weights.py``, never by hand."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
@@ -27,21 +26,21 @@ class Card(BaseModel):
     tag: str
     data: str
     parameters: int
-    test_accuracy: float  # of the stored weights, on the whole test split
+    test_accuracy: float  # of the stored weights, on the full test set
     test_images: int
-    selection_split: str  # which images chose the checkpoint
+    selection_split: str  # the images that selected the checkpoint
     sha256: str  # of weights.safetensors
-    training: dict[str, Any]  # command, commit, versions and hardware of the run
-    licence: str  # of the images it was trained on
+    training: dict[str, Any]  # command, commit, versions and hardware
+    licence: str  # of the training images
 
     @property
     def name(self) -> str:
-        """Also its folder's name."""
+        """The name of the weights and of their directory."""
         return f"{self.model}-{self.tag}"
 
 
 def list_pretrained(root: Path = ROOT) -> list[Card]:
-    """The cards of all networks that are shipped, by name.
+    """Return the cards of all pretrained networks, sorted by name.
 
     >>> "capsnet-mnist-laptop" in [card.name for card in list_pretrained()]
     True
@@ -50,7 +49,7 @@ def list_pretrained(root: Path = ROOT) -> list[Card]:
 
 
 def read_card(path: Path) -> Card:
-    """A card from its file, or one sentence that says what is wrong with it."""
+    """Read a card; the error says in one sentence what is wrong with it."""
     try:
         return Card.model_validate(read_json(path))
     except ValidationError as error:
@@ -60,12 +59,12 @@ def read_card(path: Path) -> Card:
 
 
 def find_card(model: str, tag: str, root: Path = ROOT) -> Card:
-    """The card of a model's weights by tag, or an error that names the nearest tag or the models that have any."""
+    """Return the card of a model's weights by tag; the error names the closest tag, or the models with weights."""
     cards = list_pretrained(root)
     tags = {card.tag: card for card in cards if card.model == model}
     if not tags:
         having = ", ".join(sorted({card.model for card in cards})) or "none"
-        raise TorchcapsError(f"no weights are shipped for model '{model}'. Models with weights: {having}")
+        raise TorchcapsError(f"there are no pretrained weights for model '{model}'. Models with weights: {having}")
     if tag not in tags:
         raise unknown_name(f"weights of {model}", tag, tags)
     return tags[tag]
@@ -73,14 +72,14 @@ def find_card(model: str, tag: str, root: Path = ROOT) -> Card:
 
 @dataclass(frozen=True)
 class Samples:
-    """Shapes: ``images`` (N, C, H, W) bytes; ``labels`` (N,), or (N, 2) where two things are in an image."""
+    """Test images (N, C, H, W) as bytes, and labels (N,), or (N, 2) with two labels per image."""
 
     images: Tensor
     labels: Tensor
 
 
 def load_samples(data: str, root: Path = ROOT) -> Samples | None:
-    """Test images of a dataset, by its name; None if none are shipped."""
+    """Load the test images of a dataset that ship with the package; None if there are none."""
     path = samples_file(data, root)
     if not path.is_file():
         return None
@@ -88,9 +87,9 @@ def load_samples(data: str, root: Path = ROOT) -> Samples | None:
         tensors = load_file(path)
         return Samples(tensors["images"], tensors["labels"])
     except (SafetensorError, OSError, KeyError) as error:
-        raise TorchcapsError(f"{path} cannot be read ({error}): install torchcaps again") from error
+        raise TorchcapsError(f"{path} cannot be read ({error}): reinstall torchcaps") from error
 
 
 def samples_file(data: str, root: Path = ROOT) -> Path:
-    """Where the images of a dataset lie; of a name with anything but letters, digits and dashes, nowhere."""
+    """Return the path of a dataset's images; it does not exist for names with other than letters, digits and dashes."""
     return root / "samples" / f"{data if data.replace('-', '').isalnum() else 'none'}.safetensors"

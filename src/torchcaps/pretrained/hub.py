@@ -1,4 +1,7 @@
-"""Models in the format of the Hugging Face Hub: a folder that anybody can load, on this machine or through the Hub."""
+"""Models in the format of the Hugging Face Hub: directories that can be saved, loaded, pushed and downloaded.
+
+A directory may come from an untrusted source: every file is checked before it is read.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +24,22 @@ from torchcaps.train.run_folder import load_model
 
 __all__ = ["from_folder", "from_pretrained", "push_to_hub", "save_pretrained"]
 
-# MERGED A model's folder in the Hub's format, perhaps a stranger's: every file is looked at before it i
-# MERGED From a trained model to a folder in the Hub's format.
-# MERGED To the Hugging Face Hub and back; a folder on this machine needs neither a network nor the extr
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 MOST_BYTES = {CONFIG: 1 << 20, WEIGHTS: MOST_WEIGHTS}
 LIBRARY = "torchcaps"
-# What config.json says beside the settings of the run.
+# Keys of config.json that are not settings of the run.
 ABOUT = ("library_name", "torchcaps_version", "preprocessing")
 
 
 def from_folder(folder: Path) -> Model:
-    """The model in a folder, in evaluation mode."""
+    """Load the model of a local directory in evaluation mode."""
     config = read_config(folder)
     weights = checked_file(folder, WEIGHTS)
     return load_model(config, weights, prefix="")
 
 
 def read_config(folder: Path) -> RunConfig:
-    """The settings of a folder's model."""
+    """Read and validate the config of a directory."""
     path = checked_file(folder, CONFIG)
     values: Any = read_json(path)
     if not isinstance(values, dict) or values.get("library_name") != LIBRARY:
@@ -48,57 +48,57 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def checked_file(folder: Path, name: str) -> Path:
-    """A file of the folder, if it is an ordinary one of a possible size that really lies there.
+    """Return the path of a file; raise an error unless it is a regular file of plausible size inside the directory.
 
-    In the cache of the Hub, and only there, files are links from ``snapshots/REVISION`` to ``blobs`` beside it.
+    In the cache of the Hub, and only there, files may be links from ``snapshots/REVISION`` to ``blobs``.
     """
     path = folder / name
     if not path.exists():
-        raise TorchcapsError(f"{folder} has no {name}, so it holds no model: one is written by save_pretrained")
+        raise TorchcapsError(f"{folder} has no {name}, so it is not a model directory: save_pretrained writes one")
     home, real = folder.resolve(), path.resolve()
     cached = home.parent.name == "snapshots" and home.parents[1].name.startswith("models--")
-    # Nothing in the second path is resolved again: if blobs itself were a link, the real file would lie elsewhere.
+    # The path of blobs is not resolved again: if it were a link, the real file would be elsewhere.
     allowed = [home, home.parents[1] / "blobs"] if cached else [home]
     if not any(real.is_relative_to(each) for each in allowed):
-        raise TorchcapsError(f"{path} leads out of its folder: refused. Put a copy of the file in its place")
+        raise TorchcapsError(f"{path} is a link out of its directory: replace it with a copy of the file")
     if not real.is_file():
-        raise TorchcapsError(f"{path} is not a file, so it cannot be read")
+        raise TorchcapsError(f"{path} is not a file")
     check_size(str(path), name, real.stat().st_size)
     return path
 
 
 def check_size(where: str, name: str, size: int) -> None:
-    """Refuse a file that is larger than any of its kind."""
+    """Raise an error for a file that is larger than any valid one."""
     if size > MOST_BYTES[name]:
-        raise TorchcapsError(f"{where} has {size:,} bytes, more than any file of its kind: refused")
+        raise TorchcapsError(f"{where} has {size:,} bytes, more than the {MOST_BYTES[name]:,} that are allowed")
 
 
 def save_pretrained(source: str | Path, folder: str | Path, *, repository: str | None = None) -> Path:
-    """Write a run's model, or a shipped one, as a folder that :func:`from_pretrained` reads.
+    """Save a trained model to a directory that :func:`from_pretrained` loads.
 
     Args:
-        source: the folder of a run, or the name of shipped weights.
-        folder: where to; what is in it under the same names is replaced.
-        repository: for the card, the name under which the folder will be found on the Hub.
+        source: a run directory, or the name of pretrained weights.
+        folder: the directory to write; files with the same names are replaced.
+        repository: the name on the Hub, for the model card.
     """
-    trained, target = load_trained(source), make_folder(Path(folder))
-    # The settings come last: a folder that has them is whole.
+    trained, target = without_local_paths(load_trained(source)), make_folder(Path(folder))
+    # The config comes last: a directory that has one is complete.
     save_weights(target / WEIGHTS, trained.model, prefix="")
     line = f'torchcaps.from_pretrained("{repository or target.resolve().name}")'
-    write_text(target / CARD, model_card(public(trained), load_with=line, sha256=file_hash(target / WEIGHTS)))
-    write_json(target / CONFIG, describe_config(public(trained).config))
+    write_text(target / CARD, model_card(trained, load_with=line, sha256=file_hash(target / WEIGHTS)))
+    write_json(target / CONFIG, describe_config(trained.config))
     return target
 
 
-def public(trained: TrainedModel) -> TrainedModel:
-    """The same without folders of this machine: a dataset of one's own is named by where it lies."""
+def without_local_paths(trained: TrainedModel) -> TrainedModel:
+    """Remove the local path from the dataset name of a model that was trained on the user's own images."""
     family, colon, rest = trained.config.data.partition(":")
     data = f"{family}{colon}{without_folders(rest)}" if colon else family
     return TrainedModel(**vars(trained) | {"config": trained.config.model_copy(update={"data": data})})
 
 
 def describe_config(config: RunConfig) -> dict[str, Any]:
-    """What config.json holds: every setting of the run, and what a reader needs to know."""
+    """Return the contents of config.json: every setting of the run, the library and the input."""
     about = {
         "library_name": LIBRARY,
         "torchcaps_version": package_version("torchcaps"),
@@ -108,23 +108,23 @@ def describe_config(config: RunConfig) -> dict[str, Any]:
 
 
 def from_pretrained(source: str | Path, *, revision: str | None = None) -> Model:
-    """The model in a folder, or in a repository of the Hub, in evaluation mode.
+    """Load a model from a directory or from a repository of the Hub, in evaluation mode.
 
     Args:
-        source: a folder that :func:`save_pretrained` wrote, or ``owner/name`` on the Hub.
-        revision: a branch, tag or commit of the repository; None: its newest.
+        source: a directory that :func:`save_pretrained` wrote, or ``owner/name`` on the Hub.
+        revision: a branch, tag or commit of the repository; None: the latest.
     """
     if Path(source).is_dir():
         return from_folder(Path(source))
     if str(source).count("/") != 1:
-        raise TorchcapsError(f"'{source}' is neither a folder nor a repository of the Hub, such as owner/name")
+        raise TorchcapsError(f"'{source}' is neither a directory nor a repository of the Hub, such as owner/name")
     return from_folder(download_files(str(source), revision))
 
 
 def push_to_hub(source: str | Path, repository: str, *, private: bool = False) -> str:
-    """Write a run's model, or a shipped one, into a repository of the Hub, which is made if need be; its address.
+    """Push a trained model to a repository of the Hub, which is created if needed; return its URL.
 
-    Who may write there is settled by ``hf auth login``.
+    Log in with ``hf auth login`` first.
     """
     need_extra("hub", "the Hub", "huggingface_hub")
     from huggingface_hub import HfApi
@@ -134,12 +134,12 @@ def push_to_hub(source: str | Path, repository: str, *, private: bool = False) -
         save_pretrained(source, folder, repository=repository)
         with hub_errors(repository):
             address = api.create_repo(repository, private=private, exist_ok=True)
-            api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Model written by torchcaps")
+            api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload a torchcaps model")
     return str(address)
 
 
 def download_files(repository: str, revision: str | None) -> Path:
-    """The folder in the Hub's cache with a repository's two files, whose sizes were asked for before they came."""
+    """Download config and weights of a repository, after checking their sizes; return the directory in the cache."""
     need_extra("hub", "the Hub", "huggingface_hub")
     from huggingface_hub import hf_hub_download
 
@@ -151,7 +151,7 @@ def download_files(repository: str, revision: str | None) -> Path:
 
 
 def claimed_size(repository: str, name: str, revision: str | None) -> int:
-    """How large the Hub says a file is; 0 without a network, where only what was fetched before can be used."""
+    """Return the size of a file on the Hub; 0 without a network, where only cached files can be used."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
@@ -159,17 +159,17 @@ def claimed_size(repository: str, name: str, revision: str | None) -> int:
         return get_hf_file_metadata(hf_hub_url(repository, name, revision=revision)).size or 0
     except (HfHubHTTPError, HFValidationError):
         raise
-    except Exception:  # of whichever HTTP library the client's version is built on
+    except Exception:  # which type depends on the HTTP library of the client
         return 0
 
 
 @contextmanager
 def hub_errors(repository: str) -> Iterator[None]:
-    """One sentence for whatever goes wrong between here and the Hub."""
+    """Turn any error of the Hub's client into a TorchcapsError of one sentence."""
     try:
         yield
     except TorchcapsError:
         raise
-    except Exception as error:  # the client's own kinds, and those of the HTTP library that its version is built on
+    except Exception as error:  # types of the client and of its HTTP library
         reason = " ".join(str(error).split())[:300]
         raise TorchcapsError(f"repository '{repository}' of the Hub cannot be used: {reason}") from error

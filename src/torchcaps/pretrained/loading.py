@@ -1,4 +1,4 @@
-"""From a card to a model ready for use."""
+"""Load trained models, from a run directory or from pretrained weights, with their config and results."""
 
 from __future__ import annotations
 
@@ -13,36 +13,34 @@ from torchcaps.pretrained.cards import ROOT, Card, list_pretrained
 from torchcaps.train import RunConfig, RunFolder, load, open_run
 from torchcaps.train.run_folder import load_model
 
-# MERGED A trained model with all that is known of it: from the folder of a run, or of the weights that
-# MERGED The weights that are shipped, as rows for a listing.
 WEIGHTS = "weights.safetensors"
 
 
 def load_pretrained(card: Card, root: Path = ROOT) -> Model:
-    """The network of a card in evaluation mode, after its file was compared with the card's hash.
+    """Load the network of a card in evaluation mode, after checking the hash of its file.
 
-    Weights lie on disk in half precision and become float32 as they are put into the model.
+    The weights are stored in half precision and loaded as float32.
     """
     folder = root / card.name
     if file_hash(folder / WEIGHTS) != card.sha256:
-        raise TorchcapsError(f"{folder / WEIGHTS} is not the file that its card describes: install torchcaps again")
+        raise TorchcapsError(f"{folder / WEIGHTS} does not have the hash in its card: reinstall torchcaps")
     return load_model(RunFolder(folder).config(), folder / WEIGHTS)
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes, as hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise TorchcapsError(f"{path} cannot be read: {error.strerror}. Install torchcaps again") from error
+        raise TorchcapsError(f"{path} cannot be read: {error.strerror}. Reinstall torchcaps") from error
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model ready for use.
+    """A trained model with its origin.
 
-    ``result`` is what was measured of it: the run's result file or the card, empty where a run was never tested.
-    ``training`` says with what it was made: command, commit, versions, hardware.
+    ``result`` is the result file of the run, empty if it was not tested, or the card. ``training`` holds the command,
+    commit, versions and hardware of the training.
     """
 
     name: str
@@ -53,7 +51,7 @@ class TrainedModel:
 
 
 def load_trained(source: str | Path) -> TrainedModel:
-    """The model of a run's folder, or of shipped weights by their name.
+    """Load the model of a run directory, or pretrained weights by name.
 
     >>> load_trained("capsnet-mnist-laptop").config.data
     'mnist'
@@ -62,12 +60,12 @@ def load_trained(source: str | Path) -> TrainedModel:
         return load_trained_run(Path(source))
     cards = {card.name: card for card in list_pretrained()}
     if str(source) not in cards:
-        raise unknown_name("run's folder or shipped network", str(source), cards)
+        raise unknown_name("run directory or pretrained network", str(source), cards)
     return load_shipped(cards[str(source)])
 
 
 def load_trained_run(path: Path) -> TrainedModel:
-    """The model of a run, by its folder's name."""
+    """Load the model of a run directory."""
     run = open_run(path)
     result = run.result() if run.result_file.is_file() else {}
     if "test_accuracy" in result:
@@ -76,13 +74,13 @@ def load_trained_run(path: Path) -> TrainedModel:
 
 
 def load_shipped(card: Card) -> TrainedModel:
-    """The model of a card."""
+    """Load the model of a card."""
     config = RunFolder(ROOT / card.name).config()
     return TrainedModel(card.name, load_pretrained(card), config, card.model_dump(exclude={"training"}), card.training)
 
 
 def describe_input(image_shape: tuple[int, int, int]) -> str:
-    """What a model takes, in words: the same for all, since their own preparation is their first layer.
+    """Describe the input of a model. It is the same for all, because preprocessing is part of the model.
 
     >>> describe_input((1, 28, 28))
     'pixels in [0, 1] as float32 (batch, 1, 28, 28); the model does any other preparation itself'
@@ -92,12 +90,11 @@ def describe_input(image_shape: tuple[int, int, int]) -> str:
 
 
 def weight_rows() -> list[dict[str, Any]]:
-    """For each network its card, with what it takes, its classes and the size of its file."""
-    return [weight_row(card) for card in list_pretrained()]
+    """Return a row for each pretrained network: its card, input, classes and file size."""
+    return [_weight_row(card) for card in list_pretrained()]
 
 
-def weight_row(card: Card) -> dict[str, Any]:
-    """One row."""
+def _weight_row(card: Card) -> dict[str, Any]:
     config = RunFolder(ROOT / card.name).config()
     return {
         "name": card.name,

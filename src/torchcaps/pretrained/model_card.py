@@ -1,7 +1,7 @@
-"""A model card: what a trained model is, what it takes, what it is worth and how it was made, as Markdown.
+"""The model card of a trained model in Markdown: input, results and training.
 
-Everything in it comes from the run's own files or from a card of shipped weights. The front matter is what the Hugging
-Face Hub reads.
+Its contents come from the files of the run, or from the card of pretrained weights. The Hugging Face Hub reads the
+front matter.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import yaml
 from torchcaps.models import models
 from torchcaps.pretrained.loading import TrainedModel, describe_input
 
-LONGEST_LIST = 20  # classes that are named
+LONGEST_LIST = 20  # class names that are listed
 
 
 def model_card(trained: TrainedModel, *, load_with: str, sha256: str) -> str:
-    """The card's text; ``load_with`` is the line of Python that loads the model, ``sha256`` that of its weights."""
+    """Return the text of the card; ``load_with`` is the Python code that loads the model."""
     config, record = trained.config, models.get(trained.config.model)
     front = yaml.safe_dump(_front_matter(trained), sort_keys=False, allow_unicode=True)
     parameters = sum(parameter.numel() for parameter in trained.model.parameters())
@@ -43,11 +43,11 @@ Input: {describe_input(config.image_shape)}.
 
 Output: scores of {_classes(config.class_names)}.
 
-## Measured
+## Results
 
 {_measured(trained.result)}
 
-## Made by
+## Training
 
 {_made_by(trained.training)}
 
@@ -79,19 +79,19 @@ def _classes(names: tuple[str, ...]) -> str:
 
 def _measured(result: dict[str, Any]) -> str:
     if "test_accuracy" not in result:
-        return "This model was not tested: `torchcaps evaluate` on its run does it."
+        return "This model was not tested; run `torchcaps evaluate` on its run directory."
     rows = [
-        ("test accuracy (an image counts if all in it is right)", f"{float(result['test_accuracy']):.2%}"),
+        ("test accuracy (all labels of an image must be correct)", f"{float(result['test_accuracy']):.2%}"),
         ("test images", f"{int(result['test_images']):,}"),
-        ("weights chosen on", str(result["selection_split"])),
+        ("weights selected on", str(result["selection_split"])),
         *([("licence of the images", str(result["licence"]))] if "licence" in result else []),
     ]
-    return "\n".join(["| what | |", "| --- | --- |", *(f"| {what} | {value} |" for what, value in rows)])
+    return "\n".join(["| | |", "| --- | --- |", *(f"| {what} | {value} |" for what, value in rows)])
 
 
 def _made_by(training: dict[str, Any]) -> str:
     if not training:
-        return "Nothing is known about its training."
+        return "The training was not recorded."
     versions = ", ".join(f"{name} {version}" for name, version in training["versions"].items())
     return f"""```text
 {training["command"]}
