@@ -67,7 +67,7 @@ def test_when_the_time_is_over_it_says_how_to_go_on(typed: Typed, tmp_path: Path
         (["choi2019", "table3", "--cell", "randon"], "did you mean 'random'?"),
         (["all", "table1"], "name the paper instead of 'all'"),
         (["gu2021", "--profile", "labtop"], "profile 'labtop' is unknown: did you mean 'laptop'?"),
-        (["gu2021", "--budget", "soon"], "duration 'soon' is not one"),
+        (["gu2021", "--budget", "soon"], "duration 'soon' is not valid"),
         (["gu2021", "--engine", "slurn", "--jobs", "2"], "engine 'slurn' is unknown: did you mean 'slurm'?"),
     ],
 )

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import torchcaps.reproduce.measures.accuracy as generated
-import torchcaps.reproduce.measures.timed as timed
 from tests.helpers.small_runs import measured, small_run
 from torchcaps.bench.timing import TimingBudget
 from torchcaps.bench.workload import Workload as Timed
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.acgan import GanSettings, generate
+from torchcaps.reproduce.measures import timing
 from torchcaps.train import RunFolder, load, resolve
 
 
@@ -25,10 +25,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
 
 
 def test_times_are_shares_of_the_baselines(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed, "BUDGET", TimingBudget(rounds=3))
+    monkeypatch.setattr(timing, "BUDGET", TimingBudget(rounds=3))
     clock = {10: 3.0, 40: 2.0}  # seconds of a step by its batch
     monkeypatch.setattr(
-        timed,
+        timing,
         "time_workloads",
         lambda jobs, task, budget: {name: [clock[net.batch]] * 3 for name, (net, form) in jobs.items()},
     )
@@ -42,7 +42,7 @@ def test_times_are_shares_of_the_baselines(runs: list[RunFolder], monkeypatch: p
 
 
 def test_a_step_is_really_timed(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed, "BUDGET", TimingBudget(rounds=3))
+    monkeypatch.setattr(timing, "BUDGET", TimingBudget(rounds=3))
     found = measured("step-time-ratio", runs[0], {"baseline": runs[1]})
     assert found.value is not None
     assert found.value > 0
@@ -53,7 +53,7 @@ def test_a_step_is_really_timed(runs: list[RunFolder], monkeypatch: pytest.Monke
 def test_what_is_timed_is_what_the_run_trains() -> None:
     options = {"filters": 8, "types": 2, "decoder": "none"}
     config = resolve(model="capsnet", data="turntable-small", options=options, loss="cross-entropy", batch_size=32)
-    subject = Timed(timed.bench_net(config), "torchcaps")
+    subject = Timed(timing.bench_net(config), "torchcaps")
     assert subject.images.shape == (32, 2, 32, 32)
     assert subject.model.classes == 5
     assert subject.model.decoder is None

@@ -93,14 +93,14 @@ def test_markdown_says_the_same_and_its_pictures_are_there(report: PaperReport, 
 
 def test_a_missing_picture_is_one_sentence(tmp_path: Path) -> None:
     write_made(tmp_path, "fig1/b", [None], picture="gone.png")
-    with pytest.raises(TorchcapsError, match=r"gone\.png cannot be read, and a result beside it names it"):
+    with pytest.raises(TorchcapsError, match=r"gone\.png cannot be read, but a result names it"):
         report_paper(made_spec(), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../table1/a-laptop-seed0.json", "../../secret.png", "notes.txt"])
 def test_a_picture_from_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     write_made(tmp_path, "fig1/b", [None], picture=name)
-    with pytest.raises(TorchcapsError, match="names a picture that is not one beside it"):
+    with pytest.raises(TorchcapsError, match="names an image that is not next to it"):
         report_paper(made_spec(), tmp_path)
 
 

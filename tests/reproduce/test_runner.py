@@ -110,7 +110,7 @@ def test_a_failed_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     said = run(tmp_path, jobs)
     broken, clumsy, fine = (result_of(tmp_path, job) for job in jobs)
     assert broken.error == "ZeroDivisionError: one of those days"
-    assert clumsy.error == "this measure needs a training: name one in the spec's cell"
+    assert clumsy.error == "this measure needs a training: name one in the cell of the spec"
     assert fine.error is None
     errors = list((tmp_path / "runs" / "errors").iterdir())
     assert [path.name for path in errors] == ["small2026-table2-broken-laptop-seed0.txt"]

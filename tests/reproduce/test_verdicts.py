@@ -144,7 +144,7 @@ def test_cautions_name_warnings_failures_and_earlier_settings(tmp_path: Path) ->
     write_made(tmp_path, "table1/b", [None], error="out of memory")
     cautions = judge(tmp_path, "greater").cautions
     assert cautions == (
-        "made by earlier settings: A <script> (MNIST)",
+        "measured with earlier settings: A <script> (MNIST)",
         "A <script> (MNIST): gradients are zero",
         "B (MNIST): failed: out of memory",
     )

@@ -1,4 +1,4 @@
-"""What stands under a table or figure: no number without its conditions, which are profile, seeds, budget and how."""
+"""Captions of tables and figures, and claims as formulas and sentences."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torchcaps.reproduce.spec import Cell, Claim, ClaimComparison, Profile
 
 
 def measure_record(cell: Cell) -> MeasureRecord | None:
-    """The measure of a cell, if it has one that is known here."""
+    """Return the record of a cell's measure, or None if it has none or an unknown one."""
     return measures.get(cell.measure) if cell.measure in measures else None  # type: ignore[arg-type]
 
 
 def table_label(name: str) -> str:
-    """What a paper calls a table of this name.
+    """Return the paper's name of a table.
 
     >>> table_label("table1"), table_label("fig3"), table_label("black-box"), table_label("table1-longer")
     ('Table 1', 'Figure 3', 'Black box', 'Table 1, longer')
@@ -29,7 +29,7 @@ def table_label(name: str) -> str:
 
 
 def describe_conditions(profile: Profile, cells: Iterable[Evidence]) -> str:
-    """One sentence or two: the profile, how many seeds, and what they cost."""
+    """Describe profile, number of seeds, training budget and checkpoint selection."""
     found = [cell for cell in cells if cell.results]
     if not found:
         return "Not measured yet."
@@ -40,13 +40,13 @@ def describe_conditions(profile: Profile, cells: Iterable[Evidence]) -> str:
 
 
 def describe_measures(cells: Iterable[Evidence]) -> list[str]:
-    """A sentence for each measure: its name, its unit and how the value is computed."""
+    """Describe each measure: name, unit and how the value is computed."""
     found = filter(None, (measure_record(each.cell) for each in cells))
     return [f"{record.name} ({record.unit}): {record.how}." for record in dict.fromkeys(found)]
 
 
 def _budget(results: Sequence[CellResult]) -> list[str]:
-    """Images and passes over them, and the time of a training."""
+    """Describe training images, epochs and training time."""
     trainings = [result.training for result in results if result.training]
     parts = []
     if trainings:
@@ -76,12 +76,12 @@ def _range(values: Sequence[int], show: Callable[[float], str] = "{:,}".format) 
 
 
 def claimed_cells(claim: Claim) -> list[str]:
-    """Every cell that a claim speaks about, once."""
+    """Return all cells that a claim refers to, without repetition."""
     return list(dict.fromkeys(path for comparison in claim.comparisons for path in cell_weights(comparison)))
 
 
 def cell_weights(comparison: ClaimComparison) -> dict[str, float]:
-    """How often each cell counts in the sum that is held against the bound; the greater term counts positively."""
+    """Return the weight of each cell in the sum that is compared with the bound."""
     found: dict[str, float] = {}
     for term, sign in zip(comparison.terms(), (1.0, -1.0), strict=False):
         for path, part in zip(term, (sign, -sign), strict=False):
@@ -90,20 +90,20 @@ def cell_weights(comparison: ClaimComparison) -> dict[str, float]:
 
 
 def comparison_bound(comparison: ClaimComparison) -> tuple[float, float]:
-    """What the sum is held against, and on which side of it the right one is: 1 above, -1 below."""
+    """Return the bound of the sum, and the side on which the claim holds: 1 above, -1 below."""
     if comparison.greater:
         return 0.0, 1.0
     return (comparison.above[1], 1.0) if comparison.above else ((comparison.below or ("", 0.0))[1], -1.0)
 
 
 def cell_label(path: str, paper: PaperEvidence) -> str:
-    """A cell as a reader knows it: its row and column."""
+    """Return a cell's row and column."""
     cell = paper.cells[path].cell
     return f"{cell.row} ({cell.column})"
 
 
 def format_comparison(comparison: ClaimComparison, paper: PaperEvidence) -> str:
-    """The comparison as a formula of rows or of columns, whichever differ; what is common stands once, at its end."""
+    """Format a comparison by the rows or columns that differ; what they have in common follows in parentheses."""
     paths = list(cell_weights(comparison))
     cells = {path: paper.cells[path].cell for path in paths}
     where = ", " + " and ".join(dict.fromkeys(table_label(path.partition("/")[0]) for path in paths))
@@ -120,11 +120,11 @@ def format_comparison(comparison: ClaimComparison, paper: PaperEvidence) -> str:
 
 
 def claim_cautions(claim: Claim, paper: PaperEvidence) -> tuple[str, ...]:
-    """What stands between the numbers of a claim and belief in it."""
+    """Return warnings about a claim's cells: outdated results, failures and warnings of the measures."""
     paths = claimed_cells(claim)
     old = [cell_label(path, paper) for path in paths if paper.cells[path].outdated]
-    words = "all of it" if len(old) == len(paths) else ", ".join(old)
-    found = [f"made by earlier settings: {words}"] if old else []
+    words = "all cells" if len(old) == len(paths) else ", ".join(old)
+    found = [f"measured with earlier settings: {words}"] if old else []
     said: dict[str, list[str]] = {}
     for path in paths:
         failed = [f"failed: {result.error}" for result in paper.cells[path].failures]

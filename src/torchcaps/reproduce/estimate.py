@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Estimate how long jobs take, from the measured training speed of the same networks; parse and format durations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.jobs import Job, TrainingJob, digest
-from torchcaps.reproduce.measures.timed import bench_net
+from torchcaps.reproduce.measures.timing import bench_net
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import Folders, is_trained
 from torchcaps.train import RunConfig, RunFolder
@@ -33,18 +33,18 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration such as 90s, 30m, 2h or 1h30m.
+    """Parse a duration such as 90s, 30m, 2h or 1h30m.
 
     >>> parse_duration("90s"), parse_duration("1h30m"), parse_duration("0.5h")
     (90.0, 5400.0, 1800.0)
     """
     if not re.fullmatch(r"(\d+(\.\d+)?[smhd])+", text):
-        raise TorchcapsError(f"duration '{text}' is not one: write it like 90s, 30m, 2h or 1h30m")
+        raise TorchcapsError(f"duration '{text}' is not valid: write it like 90s, 30m, 2h or 1h30m")
     return sum(float(number) * SECONDS[unit] for number, _, unit in re.findall(r"(\d+(\.\d+)?)([smhd])", text))
 
 
 def format_duration(seconds: float | None) -> str:
-    """A duration in its largest unit and the next one, if that is not zero; None is one that nobody knows.
+    """Format a duration in its two largest units; None means unknown.
 
     >>> format_duration(7), format_duration(192.4), format_duration(7260), format_duration(90000), format_duration(None)
     ('7 s', '3 min 12 s', '2 h 1 min', '1 d 1 h', '?')
@@ -68,23 +68,23 @@ SHIPPED = files("torchcaps.reproduce") / "speeds.json"
 
 
 def speed_key(config: RunConfig) -> str:
-    """Runs of the same key are equally fast."""
+    """Return the key of the settings that determine the training speed."""
     return settings_key(config.model_dump(mode="json"))
 
 
 def settings_key(settings: dict[str, Any]) -> str:
-    """The key of settings as a file has them."""
+    """Return the key for settings as stored in a file."""
     return json.dumps({name: settings[name] for name in SPEED_SETTINGS}, sort_keys=True)
 
 
 def measure_speed(config: RunConfig) -> float:
-    """Of some training steps with random images, timed now."""
+    """Time a few training steps on random images; return images per second."""
     seconds = time_workloads({config.model: (bench_net(config), "torchcaps")}, "training", SHORT)[config.model]
     return config.batch_size / statistics.median(seconds)
 
 
 def cached_speed(config: RunConfig, *, may_measure: bool) -> float | None:
-    """What was timed on this machine before, else what is timed now and kept, if it may be."""
+    """Return the cached speed of this machine; without one, measure and cache it if allowed."""
     key, machine = speed_key(config), f"{processor_name()}, {torch.get_num_threads()} threads"
     kept = cache_folder() / "speeds" / f"{digest([key, machine])}.json"
     if kept.is_file():
@@ -98,12 +98,12 @@ def cached_speed(config: RunConfig, *, may_measure: bool) -> float | None:
 
 @cache
 def shipped_speeds() -> dict[str, float]:
-    """Of every network of the specs, by its key, as it was on another machine."""
+    """Return the speed of every network of the specs on a reference machine, by key."""
     return {settings_key(row): row["images_per_second"] for row in _shipped()["rows"]}
 
 
 def shipped_machine() -> str:
-    """Which machine that was, in words."""
+    """Describe the reference machine."""
     environment = _shipped()["environment"]
     return f"{environment['processor']} with {environment['threads']} threads"
 
@@ -114,25 +114,25 @@ def _shipped() -> dict[str, Any]:
     return found
 
 
-EVAL_SPEEDUP = 3  # than training: no backward pass
+EVAL_SPEEDUP = 3  # speed of evaluation relative to training: no backward pass
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """Estimates for what is done in some folders.
+    """Estimate durations.
 
     Args:
-        folders: where runs and results may lie already.
-        may_measure: whether a network that nobody has trained here is tried for some steps.
+        folders: folders with earlier runs and results.
+        may_measure: whether networks without an earlier run may be timed for a few steps.
     """
 
     folders: Folders
     may_measure: bool = True
 
     def seconds(self, jobs: Iterable[Job], *, include_trained: bool = False) -> list[float | None]:
-        """Of each piece of work; a training that several share counts where it comes first. None: nobody knows.
+        """Return the seconds of each job, or None if unknown; a shared training counts for the first job only.
 
-        With ``anew`` what is trained already counts as well.
+        With ``include_trained``, runs that are trained already count as well.
         """
         listed, counted, found = list(jobs), set[Path](), list[float | None]()
         with progress_bar("measuring speeds", len(listed)) as advance:
@@ -149,12 +149,12 @@ class Estimator:
         return found
 
     def training_seconds(self, config: RunConfig) -> float | None:
-        """Of a whole training with its validations, to its last epoch even if it may stop earlier."""
+        """Return the seconds of a whole training with its validations, without early stopping."""
         speed = self.speed(config)
         return None if speed is None else _images(config) / speed
 
     def speed(self, config: RunConfig) -> float | None:
-        """Images a second in training: of runs here, of steps here, or of another machine; None if all are missing."""
+        """Return images per second from earlier runs, cached timings or the reference machine, else None."""
         key = speed_key(config)
         if key in self._earlier:
             return self._earlier[key]
@@ -162,20 +162,20 @@ class Estimator:
 
     @cached_property
     def _earlier(self) -> dict[str, float]:
-        """Mean speed of the runs in the folder."""
+        """Mean speed of earlier runs by key."""
         found: dict[str, list[float]] = {}
         for path in self.folders.runs.glob("*/result.json"):
             try:
                 run = RunFolder(path.parent)
                 key, speed = speed_key(run.config()), run.result("images_per_second")["images_per_second"]
-            except TorchcapsError:  # made by another version
+            except TorchcapsError:  # written by another version
                 continue
             found.setdefault(key, []).append(speed)
         return {key: statistics.fmean(speeds) for key, speeds in found.items()}
 
     @cached_property
     def _measure_seconds(self) -> dict[tuple[str, str], float]:
-        """Mean seconds of each measure in each profile."""
+        """Mean seconds of each measure and profile."""
         found: dict[tuple[str, str], list[float]] = {}
         for result in find_results(self.folders.results):
             if result.error is None:
@@ -184,7 +184,7 @@ class Estimator:
 
 
 def with_baselines(job: Job) -> list[TrainingJob]:
-    """The trainings of a cell, and those that must come before them."""
+    """Return the trainings of a job, each after the one that it is matched to."""
     return [
         each
         for training in job.trainings
@@ -193,7 +193,7 @@ def with_baselines(job: Job) -> list[TrainingJob]:
 
 
 def _images(config: RunConfig) -> float:
-    """So many images' worth of training: those that are shown, and those that are looked at between."""
+    """Return the training effort in images; validation images count for less."""
     whole = datasets.get(config.data).splits["train"]
     wanted = min(config.train_images or whole, whole)
     kept = min(config.validation * wanted, MOST_VALIDATION)

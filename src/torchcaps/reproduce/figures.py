@@ -1,4 +1,4 @@
-"""How curves, histograms and values of result files are drawn into axes."""
+"""Figures of a paper from result files: curves, histograms, and values with their intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torchcaps.reproduce.claims_text import describe_conditions, measure_record
 from torchcaps.reproduce.intervals import mean_interval
 from torchcaps.reproduce.results import CellResult, Evidence, Number, PaperEvidence
 
-# What is drawn to the right and upward, by measure.
+# Axis labels by measure.
 AXES = {
     "attack-accuracy": ("epsilon, pixels in [0, 1]", "accuracy, %"),
     "targeted-success": ("epsilon, pixels in [0, 1]", "success of the attack, %"),
@@ -32,14 +32,14 @@ AXES = {
     "alignment-cosines": ("cosine", "images"),
 }
 T = TypeVar("T")
-FALLING = "learning-curve"  # maybe over powers of ten
+FALLING = "learning-curve"  # may need a logarithmic scale
 
 
 POINTS = TypeAdapter(list[tuple[Number, Number]])
 
 
 class Histogram(BaseModel):
-    """Counts, and the edges of their bins."""
+    """Counts and bin edges."""
 
     edges: list[Number]
     counts: list[Number]
@@ -52,7 +52,7 @@ class Histogram(BaseModel):
 
 
 def curve_of(result: CellResult) -> list[tuple[float, float]]:
-    """The points of a result, in order; an attack's begin with the images as they are."""
+    """Return the curve of a result; the curve of an attack starts with the clean accuracy at 0."""
     points = checked(POINTS, result, result.details.get("curve") or [])
     points = points or _around(checked(POINTS, result, result.details.get("by_degree") or []))
     clean = result.details.get("clean_accuracy")
@@ -62,7 +62,7 @@ def curve_of(result: CellResult) -> list[tuple[float, float]]:
 
 
 def _around(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Angles from the far side of their widest gap on: no line should cross the sides that are not there.
+    """Rotate angles so that the curve does not cross their widest gap.
 
     >>> _around([(0, 5.0), (20, 6.0), (340, 4.0)])
     [(-20, 4.0), (0, 5.0), (20, 6.0)]
@@ -75,13 +75,13 @@ def _around(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def histogram_of(result: CellResult) -> Histogram | None:
-    """The bins of a result, if it has some."""
+    """Return the histogram of a result, or None."""
     found = result.details.get("histogram")
     return None if found is None else checked(TypeAdapter(Histogram), result, found)
 
 
 def checked(kind: TypeAdapter[T], result: CellResult, value: Any) -> T:
-    """What can be drawn, or one sentence: details are whatever a measure wrote."""
+    """Validate a part of a result's details before it is drawn."""
     try:
         return kind.validate_python(value)
     except ValidationError as error:
@@ -90,7 +90,7 @@ def checked(kind: TypeAdapter[T], result: CellResult, value: Any) -> T:
 
 
 def paint_curve(axes: Any, number: int, label: str, each: Evidence) -> None:
-    """The mean over seeds; what a sanity check warns of is dashed and hollow."""
+    """Plot the mean over seeds; curves with a sanity warning are dashed with hollow markers."""
     curves = [curve_of(result) for result in each.results]
     places = [place for place, _ in curves[0]]
     suspect = any(result.warnings for result in each.results)
@@ -98,7 +98,7 @@ def paint_curve(axes: Any, number: int, label: str, each: Evidence) -> None:
     style |= {"color": COLORS[number % len(COLORS)]}
     label = figure_text(label) + (" (see the warning)" if suspect else "")
     marker = MARKERS[number % len(MARKERS)] if len(places) <= 20 else ""
-    if any([place for place, _ in curve] != places for curve in curves):  # nothing to average: every seed a line
+    if any([place for place, _ in curve] != places for curve in curves):  # no common x values: one line per seed
         for seed, curve in enumerate(curves):
             axes.plot(*zip(*curve, strict=True), label=None if seed else label, **style)
         return
@@ -110,17 +110,17 @@ def paint_curve(axes: Any, number: int, label: str, each: Evidence) -> None:
 
 
 def paint_histogram(axes: Any, number: int, label: str, each: Evidence) -> None:
-    """Counts in bins, of the first seed."""
+    """Plot the histogram of the first seed."""
     found = histogram_of(each.results[0])
-    assert found is not None  # cells without one are not painted
+    assert found is not None  # only cells with a histogram are painted
     axes.stairs(
         found.counts, found.edges, fill=True, alpha=0.6, color=COLORS[number % len(COLORS)], label=figure_text(label)
     )
-    axes.locator_params(axis="x", nbins=6)  # more labels than that run into each other in a narrow picture
+    axes.locator_params(axis="x", nbins=6)  # more labels overlap in a narrow figure
 
 
 def axes_grid(count: int) -> tuple[Figure, Sequence[Any]]:
-    """Axes two in a row: small enough for a page, large enough for a phone."""
+    """Create a figure with two axes per row."""
     columns = min(2, count)
     rows = -(-count // columns)
     figure = Figure(figsize=(4.5 * columns if count > 1 else 5.5, 3 * rows))
@@ -134,7 +134,7 @@ def axes_grid(count: int) -> tuple[Figure, Sequence[Any]]:
 
 
 def name_axes(axes: Any, measure: str, title: str) -> None:
-    """Titles and scales that fit a measure."""
+    """Set title, axis labels and scale for a measure."""
     across, upward = AXES.get(measure, ("", ""))
     axes.set(xlabel=across, ylabel=upward)
     axes.set_title(figure_text(title), fontsize=10)
@@ -151,7 +151,7 @@ def name_axes(axes: Any, measure: str, title: str) -> None:
 
 
 def paint_values(axes: Any, cells: Sequence[Evidence]) -> None:
-    """One value a cell with its interval over seeds, columns across and rows as lines."""
+    """Plot the mean of each cell with its interval over seeds: columns on the x axis, rows as lines."""
     columns = list(dict.fromkeys(each.cell.column for each in cells))
     rows = list(dict.fromkeys(each.cell.row for each in cells))
     for number, row in enumerate(rows):
@@ -182,7 +182,7 @@ CHARTS: tuple[tuple[str, Callable[[CellResult], bool], Painter], ...] = (
 
 
 def table_figures(paper: PaperEvidence, name: str) -> list[ThemedFigure]:
-    """Everything of a table or figure that is looked at and not read."""
+    """Return all figures of a table or figure of the paper."""
     table = paper.spec.tables[name]
     cells = [paper.cells[f"{name}/{cell}"] for cell in table.cells]
     pictures = []
@@ -198,7 +198,7 @@ def table_figures(paper: PaperEvidence, name: str) -> list[ThemedFigure]:
 
 
 def _chart(title: str, paper: PaperEvidence, cells: Group, paint: Painter) -> ThemedFigure:
-    """Cells that differ in their network alone share an axes."""
+    """Plot cells; those with the same measure, settings and data share axes."""
     groups: dict[str, Group] = {}
     for each in cells:
         data = (each.results[0].training or {}).get("data")
@@ -221,7 +221,7 @@ def _chart(title: str, paper: PaperEvidence, cells: Group, paint: Painter) -> Th
 
 
 def _values(paper: PaperEvidence, cells: Group) -> ThemedFigure:
-    """The numbers of a figure that has no curves."""
+    """Plot the values of a figure without curves."""
 
     def drawn(theme: Theme) -> Figure:
         figure, (axes,) = axes_grid(1)
@@ -235,20 +235,18 @@ def _values(paper: PaperEvidence, cells: Group) -> ThemedFigure:
 
 
 def _saved(paper: PaperEvidence, name: str, each: Evidence) -> ThemedFigure:
-    """A picture that the measure made and saved beside its result."""
+    """Embed an image that the measure saved next to its result."""
     source = paper.folder / name / str(each.results[0].picture)
     if source.parent != paper.folder / name or source.suffix not in KINDS:
-        raise TorchcapsError(
-            f"a result in {paper.folder / name} names a picture that is not one beside it: {source.name}"
-        )
+        raise TorchcapsError(f"a result in {paper.folder / name} names an image that is not next to it: {source.name}")
     if source.is_symlink() or (source.exists() and not source.is_file()):
-        raise TorchcapsError(f"{source} is not a file of its own, and a result beside it names it: replace it")
+        raise TorchcapsError(f"{source} is not a regular file, but a result names it: replace it")
     try:
         if source.stat().st_size > MOST_PICTURE:
-            raise TorchcapsError(f"{source} has more than {MOST_PICTURE:,} bytes, more than any picture of a result")
+            raise TorchcapsError(f"{source} has more than {MOST_PICTURE:,} bytes, more than any image of a result")
         data = base64.b64encode(source.read_bytes()).decode()
     except OSError as error:
-        raise TorchcapsError(f"{source} cannot be read, and a result beside it names it: {error.strerror}") from error
+        raise TorchcapsError(f"{source} cannot be read, but a result names it: {error.strerror}") from error
     address = f"data:image/{KINDS[source.suffix]};base64,{data}"
     caption = f"{describe_conditions(paper.profile, [each])} Seed {each.results[0].seed}."
     return ThemedFigure(
@@ -257,7 +255,7 @@ def _saved(paper: PaperEvidence, name: str, each: Evidence) -> ThemedFigure:
 
 
 def _names(group: Group) -> tuple[str, list[str]]:
-    """What the cells of an axes have in common, and what tells them apart."""
+    """Return what the cells of one axes have in common, and the label of each."""
     columns = list(dict.fromkeys(each.cell.column for each in group))
     rows = list(dict.fromkeys(each.cell.row for each in group))
     if len(columns) == 1:

@@ -1,4 +1,4 @@
-"""Intervals that hold the true value in 95 of 100 cases: of a mean over seeds, and of sums and differences of cells."""
+"""95 % confidence intervals of means over seeds, and of weighted sums of cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NORMAL = statistics.NormalDist().inv_cdf(TAIL)
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and what it lies between."""
+    """An estimate with its lower and upper bound."""
 
     center: float
     low: float
@@ -28,16 +28,16 @@ class Interval:
 
 
 def student_quantile(freedom: float) -> float:
-    """The 97.5 % quantile of Student's t.
+    """Return the 97.5 % quantile of Student's t.
 
-    With t = sqrt(f) tan(a), the share below t is one half and the integral of cos^(f - 1) from 0 to a over twice that
-    from 0 to pi/2: smooth and between finite ends, so that Gauss's sum is exact and halving the range finds a.
+    With t = sqrt(f) tan(a), the distribution function is 1/2 plus the integral of cos^(f - 1) from 0 to a, divided
+    by twice that from 0 to pi/2. Gauss-Legendre quadrature evaluates it, and bisection finds a.
 
     >>> round(student_quantile(2), 3), round(student_quantile(10), 3)
     (4.303, 2.228)
     """
     whole = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
-    low, high = 0.0, min(math.pi / 2, 10 / math.sqrt(freedom))  # nothing that counts lies beyond ten deviations
+    low, high = 0.0, min(math.pi / 2, 10 / math.sqrt(freedom))  # the quantile is below ten standard deviations
     for _ in range(60):
         angle = (low + high) / 2
         places = angle * (NODES + 1) / 2
@@ -47,19 +47,19 @@ def student_quantile(freedom: float) -> float:
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """Of the mean of several independent values, by Student's t with one degree of freedom less than values."""
+    """Return the t interval of the mean of independent values."""
     deviation = statistics.stdev(values) / math.sqrt(len(values))
     return _around(statistics.fmean(values), student_quantile(len(values) - 1) * deviation)
 
 
 def paired_interval(weights: Sequence[float], samples: Sequence[Sequence[float]]) -> Interval:
-    """Of a weighted sum of cells that were measured with the same seeds: the sum is taken for each seed."""
+    """Return the t interval of a weighted sum of cells with the same seeds: the sum is formed for each seed."""
     each = [math.fsum(w * x for w, x in zip(weights, row, strict=True)) for row in zip(*samples, strict=True)]
     return mean_interval(each)
 
 
 def welch_interval(weights: Sequence[float], samples: Sequence[Sequence[float]]) -> Interval:
-    """Of a weighted sum of means that may differ in spread and number of values (Welch 1947)."""
+    """Return the interval of a weighted sum of means with unequal variances and sizes (Welch 1947)."""
     center = math.fsum(w * statistics.fmean(sample) for w, sample in zip(weights, samples, strict=True))
     parts = [w**2 * statistics.variance(sample) / len(sample) for w, sample in zip(weights, samples, strict=True)]
     if not any(parts):
@@ -69,10 +69,10 @@ def welch_interval(weights: Sequence[float], samples: Sequence[Sequence[float]])
 
 
 def proportion_interval(weights: Sequence[float], shares: Sequence[float], images: Sequence[int]) -> Interval:
-    """Of a weighted sum of shares of images that are taken as independent, by the normal distribution.
+    """Return the normal interval of a weighted sum of proportions of independent images.
 
-    Four images are added in all, half of them right, as Price and Bonett (2004) advise: else shares of exactly 0 or 1
-    would have no spread at all. For a difference of two shares this is the interval of Agresti and Caffo (2000).
+    Four pseudo-observations are added, half of them correct (Price and Bonett 2004); otherwise proportions of exactly 0
+    or 1 would have no variance. For a difference of two proportions this is the Agresti-Caffo interval (2000).
     """
     added = 4 / len(shares)
     counts = [n + added for n in images]

@@ -1,4 +1,4 @@
-"""How a list of work stands, for the command line: ours beside the paper's."""
+"""Plans and results of jobs as rows for the command line."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from torchcaps.reproduce.spec import PROFILES, Profile, list_papers, load_spec
 from torchcaps.reproduce.tables import format_published, format_value
 
 COLUMNS = ("row", "column", "ours", "paper", "seeds", "warnings")
-FIGURES = 4  # how many columns of them are numbers
+FIGURES = 4  # number of numeric columns
 
 
 def count_states(jobs: Iterable[Job], results: Path) -> dict[State, int]:
-    """How many cells are done, failed or open."""
+    """Count the jobs that are done, failed or open."""
     counted = Counter(job_state(job, results) for job in jobs)
     return {"done": counted["done"], "failed": counted["failed"], "open": counted["open"]}
 
 
 def summary_rows(jobs: Iterable[Job], results: Path) -> dict[str, list[tuple[str, ...]]]:
-    """The rows of each table, by its title: a cell's mean over seeds with its 95 % interval, and the paper's value."""
+    """Return the rows of each table by its title: mean over seeds, 95 % interval and published value."""
     cells: dict[tuple[str, str, str], list[Job]] = {}
     for job in jobs:
         cells.setdefault((job.spec.paper, job.table, job.name), []).append(job)
@@ -52,7 +52,7 @@ def _ours(good: list[CellResult], found: list[CellResult]) -> str:
         return "failed" if found else ""
     values = [result.value for result in good if result.value is not None]
     if not values:
-        return "see its picture" if good[0].picture else "see its file"
+        return "see the image" if good[0].picture else "see the file"
     unit = good[0].unit
     spread = f" ± {format_value(mean_interval(values).half_width, unit)}" if len(values) > 1 else ""
     return f"{format_value(statistics.fmean(values), unit)}{spread} {unit}"
@@ -62,7 +62,7 @@ PLAN_COLUMNS = ("paper", "table", "cell", "seed", "training", "state", "time")
 
 
 def plan_rows(jobs: list[Job], folders: Folders) -> tuple[list[tuple[str, ...]], float]:
-    """A row for each piece of work, and the seconds that all of it takes one worker."""
+    """Return a row for each job, and the total seconds for one worker."""
     todo = [job for job in jobs if job_state(job, folders.results) != "done"]
     estimates = Estimator(folders).seconds(todo)
     seconds = {id(job): estimate for job, estimate in zip(todo, estimates, strict=True)}
@@ -82,19 +82,19 @@ def plan_rows(jobs: list[Job], folders: Folders) -> tuple[list[tuple[str, ...]],
 
 @dataclass(frozen=True)
 class TableState:
-    """A table of a paper: how many numbers it has of its own, and how many of them are here."""
+    """Progress of one table of a paper."""
 
     paper: str
     table: str
     title: str
     cells: int
-    wanted: dict[Profile, int]  # cells times seeds, for each profile
+    wanted: dict[Profile, int]  # cells times seeds
     done: dict[Profile, int]
-    seconds: dict[Profile, float | None]  # of all of it from the beginning, for one worker
+    seconds: dict[Profile, float | None]  # for all of it with one worker
 
 
 def table_states(folders: Folders) -> list[TableState]:
-    """All tables of all papers. Nothing is trained for it: a time that nobody has measured is None."""
+    """Return the progress of every table of every paper. Nothing is timed: an unknown duration is None."""
     found = []
     estimator = Estimator(folders, may_measure=False)
     for paper in list_papers():

@@ -1,10 +1,10 @@
-"""Whether a paper's claims hold in what was measured here, and by which test.
+"""Decide whether the claims of a paper hold for the measured results.
 
 Every comparison is a weighted sum of cells that must lie above or below a bound. It holds if its whole 95 % interval
-lies on the right side, does not hold if all of it lies on the other side, and is undecided else. A claim holds if all
-its comparisons do and does not hold if one of them does not. Each comparison is tested at 95 %, without a correction
-for their number: where all must hold, more of them make it harder and not easier; but that one of k fails by chance
-alone has a probability of up to k times 2.5 %, and a claim of several comparisons that does not hold says so.
+lies on the right side, does not hold if all of it lies on the other side, and is otherwise undecided. A claim holds if
+all its comparisons do, and does not hold if one of them does not. Each comparison is tested at 95 % without correction
+for multiple testing: a claim of several comparisons is harder to confirm. The probability that one of k comparisons
+fails by chance is up to k times 2.5 %; a claim of several comparisons that does not hold says so.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from torchcaps.reproduce.spec import Claim, ClaimComparison
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "undecided")
-EXACT = "count"  # the unit of what is counted and not estimated
-MIN_SEEDS = 3  # from so many on their spread says how sure a mean is
+EXACT = "count"  # unit of values that are counted, not estimated
+MIN_SEEDS = 3  # fewest seeds for an interval over seeds
 
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """One comparison: what must be, what is, and how that was tested."""
+    """The result of one comparison: statement, verdict and test."""
 
     statement: str
     verdict: Verdict
-    test: str  # in words; or why there is none
-    interval: Interval | None = None  # of the left side, or of left minus right
+    test: str  # name of the test, or why there is none
+    interval: Interval | None = None  # of the weighted sum
     unit: str = ""
     measured: bool = True
 
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """A claim with its verdict, and whatever a reader must know to believe it."""
+    """A claim with its verdict, comparisons and cautions."""
 
     name: str
     claim: Claim
     verdict: Verdict
     comparisons: tuple[ComparisonResult, ...]
     cautions: tuple[str, ...]
-    note: str  # ours, from the results folder
+    note: str  # our note, from the results folder
 
     @property
     def measured(self) -> bool:
-        """Whether there is anything to judge by."""
+        """Whether any comparison has results."""
         return any(result.measured for result in self.comparisons)
 
 
 def judge_claim(name: str, paper: PaperEvidence) -> ClaimVerdict:
-    """One claim of a paper."""
+    """Judge one claim of a paper."""
     claim = paper.spec.claims[name]
     comparisons = tuple(evaluate_comparison(comparison, paper) for comparison in claim.comparisons)
     verdicts = {result.verdict for result in comparisons}
@@ -79,7 +79,7 @@ def judge_claim(name: str, paper: PaperEvidence) -> ClaimVerdict:
 
 
 def evaluate_comparison(comparison: ClaimComparison, paper: PaperEvidence) -> ComparisonResult:
-    """Test one comparison with the cells as they were measured."""
+    """Test one comparison on the measured cells."""
     statement = format_comparison(comparison, paper)
     weights = {path: weight for path, weight in cell_weights(comparison).items() if weight}
     missing = [cell_label(path, paper) for path in weights if not paper.cells[path].values]
@@ -98,7 +98,7 @@ def evaluate_comparison(comparison: ClaimComparison, paper: PaperEvidence) -> Co
 
 
 def _interval(weights: Sequence[float], cells: Sequence[Evidence]) -> tuple[Interval | None, str]:
-    """The interval of a sum of cells that fits what was measured, and its name in words."""
+    """Return the interval of a weighted sum of cells, and the name of the test."""
     samples = [list(cell.values.values()) for cell in cells]
     if all(cell.results[0].unit == EXACT for cell in cells):
         center = sum(weight * sample[0] for weight, sample in zip(weights, samples, strict=True))

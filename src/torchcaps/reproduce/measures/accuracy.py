@@ -1,4 +1,4 @@
-"""Accuracy on a run's own test images, its learning curve, and the size of its network."""
+"""Accuracy on test images, affine digits, novel viewpoints and generated digits; learning curve; parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHOSEN = "of the checkpoint that validation images chose"
 
 @register_measure("test-accuracy", "%", f"accuracy on the test images {CHOSEN}")
 def accuracy(subject: MeasureInput, images: int | None = None) -> Measurement:
-    """Right answers; where an image has two labels, the two highest scores must be them."""
+    """Accuracy; an image with two labels counts if the two highest scores are its labels."""
     share, count = _tested(subject.run, images)
     return Measurement(100 * share, count)
 
@@ -57,7 +57,7 @@ def parameters(subject: MeasureInput) -> Measurement:
 
 
 def _tested(run: RunFolder, images: int | None) -> tuple[float, int]:
-    """Share of right answers and number of images, from the run's result where that is about as many."""
+    """Return accuracy and number of images; the result of the run is reused if it has as many images."""
     config = _limited(run, images)
     available = datasets.get(config.data).splits["test"]
     wanted = available if config.test_images is None else min(config.test_images, available)
@@ -71,7 +71,7 @@ def _tested(run: RunFolder, images: int | None) -> tuple[float, int]:
 
 
 def _limited(run: RunFolder, images: int | None) -> Any:
-    """The run's settings, with another number of test images if one is given."""
+    """Return the configuration of the run, with another number of test images if given."""
     config = run.config()
     return config if images is None else config.model_copy(update={"test_images": images})
 
@@ -93,15 +93,15 @@ def affnist_accuracy(subject: MeasureInput, images: int | None = None) -> Measur
 @register_measure("viewpoint-error", "%", "wrong answers on toys from sides that training did not show")
 def viewpoint_error(subject: MeasureInput, images: int | None = None) -> Measurement:
     """hinton2018, section 5.2."""
-    return _seen_from(subject, "novel", images)
+    return _viewpoint_error(subject, "novel", images)
 
 
 @register_measure("familiar-error", "%", "wrong answers on toys that are new, from sides that training showed")
 def familiar_error(subject: MeasureInput, images: int | None = None) -> Measurement:
-    return _seen_from(subject, FAMILIAR, images)
+    return _viewpoint_error(subject, FAMILIAR, images)
 
 
-def _seen_from(subject: MeasureInput, sides: str, images: int | None) -> Measurement:
+def _viewpoint_error(subject: MeasureInput, sides: str, images: int | None) -> Measurement:
     model, data = load(subject.run.path), subject.run.config().data
     found: dict[str, Any] = measure_viewpoints(model, *viewpoint_sets(data), images_used=images)
     curve = [[int(degree), 100 * (1 - share)] for degree, share in found["by_degree"][sides].items()]
@@ -118,7 +118,7 @@ def acgan_error(subject: MeasureInput, epoch: int = EPOCHS, images: int = 10 * P
     run = subject.run
     settings = replace(SIZES[run.config().size], seed=subject.seed)
     if not 1 <= epoch <= EPOCHS:
-        raise TorchcapsError(f"the AC-GAN is looked at after epochs 1 to {EPOCHS}, got {epoch}")
+        raise TorchcapsError(f"the AC-GAN is evaluated after epochs 1 to {EPOCHS}, got {epoch}")
     model = load(run.path)
     check_digits(model, run.config().data, "generated digits")
     train_acgan(settings.folder(), settings, epoch)

@@ -1,4 +1,4 @@
-"""What capsules hold: compactness, alignment, moved dimensions, another's decoder, distances of votes."""
+"""Measures of capsules: compactness, alignment, perturbed dimensions, decoding by another network, vote distances."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def alignment_ratio(
 
 @register_measure("alignment-random", "ratio", "alignment ratio of random vectors; mean over a thousand sets of them")
 def alignment_random(subject: MeasureInput, vectors: int = 5, dimensions: int = 32) -> Measurement:
-    """choi2019, section 4.3: what no alignment at all looks like."""
+    """choi2019, section 4.3: the value without any alignment."""
     found = random_reference(dimensions, count=vectors, seed=subject.seed)
     return Measurement(found["mean"], details={"sd": found["deviation"]})
 
@@ -106,7 +106,7 @@ def vote_distance_plot(subject: MeasureInput) -> Measurement:
 def _over_images(
     subject: MeasureInput, measure: Callable[..., dict[str, Any]], factor: str, count: int
 ) -> dict[str, Any]:
-    """A measure of one factor, over test images from all over the set."""
+    """Apply a measure of one factor to evenly spaced test images."""
     model = load(subject.run.path)
     batch = sample_images(model, test_images(subject.run.config()), count)
     with torch.no_grad(), progress_bar(factor, None):
@@ -114,7 +114,7 @@ def _over_images(
 
 
 def _material(run: RunFolder, other: Model | None = None) -> ExplainInput:
-    """One test image of each class."""
+    """Return one test image of each class."""
     model, images = load(run.path), test_images(run.config())
     return ExplainInput(
         model, images.class_names, select_images(model, images, None), sample_images(model, images, 1), other

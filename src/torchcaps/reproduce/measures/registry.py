@@ -1,4 +1,4 @@
-"""What a measure gets and gives, and the registry of them."""
+"""The registry of measures, with their input and output."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from torchcaps.train import RunFolder
 
 @dataclass(frozen=True)
 class MeasureInput:
-    """What is measured.
+    """The input of a measure.
 
     Args:
-        trained: the run of the cell; None where the measure needs none.
-        others: further trained runs by role, such as ``source`` for a transferred attack.
-        seed: of the cell, for whatever the measure draws.
-        settings: of the measure, from the spec.
-        shared: folder for what several cells need and is slow to make, beside the runs.
+        trained: the run of the cell, or None if it has no training.
+        others: further trained runs by role, such as ``source`` for a transfer attack.
+        seed: seed of the cell, for random numbers of the measure.
+        settings: arguments of the measure from the spec.
+        shared: folder for files that several cells share.
     """
 
     trained: RunFolder | None
@@ -36,20 +36,20 @@ class MeasureInput:
     @property
     def run(self) -> RunFolder:
         if self.trained is None:
-            raise TorchcapsError("this measure needs a training: name one in the spec's cell")
+            raise TorchcapsError("this measure needs a training: name one in the cell of the spec")
         return self.trained
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What came out.
+    """The output of a measure.
 
     Args:
-        value: the number that stands beside the paper's; None for what has no single number.
-        images: if the value is a share of so many images, their number: claims are tested with it.
-        details: everything else, ready for JSON: curves, histograms, parts of an average.
-        warnings: why a reader should be careful, a sentence each.
-        picture: for what is looked at and cannot be drawn from the details.
+        value: the number to compare with the published one, or None if there is no single number.
+        images: the number of images, if the value is a percentage of images; tests of claims need it.
+        details: further JSON data, such as curves, histograms or parts of an average.
+        warnings: sentences about the reliability of the value.
+        picture: a figure that cannot be drawn from the details.
     """
 
     value: float | None
@@ -61,13 +61,13 @@ class Measurement:
 
 @dataclass(frozen=True)
 class MeasureRecord:
-    """A measure by name; ``how`` says in a sentence how the value is computed, ``unit`` is %, ratio, seconds..."""
+    """A registered measure; ``how`` describes how the value is computed, ``unit`` is %, ratio, seconds..."""
 
     name: str
     unit: str
     how: str
     function: Callable[[MeasureInput], Measurement]
-    settings: tuple[str, ...] = ()  # those that it knows
+    settings: tuple[str, ...] = ()  # names of its arguments
 
 
 measures: Registry[MeasureRecord] = Registry("measure")
@@ -76,9 +76,9 @@ measures: Registry[MeasureRecord] = Registry("measure")
 def register_measure(
     name: str, unit: str, how: str
 ) -> Callable[[Callable[..., Measurement]], Callable[..., Measurement]]:
-    """Register a function of a subject and of settings by name; those settings it is given that it has names for.
+    """Register a function of a MeasureInput and keyword arguments as a measure.
 
-    A table's settings are for all its measures, so that one may well be given what only another knows.
+    The settings of a table apply to all its measures, so settings that the function does not accept are ignored.
     """
 
     def register(function: Callable[..., Measurement]) -> Callable[..., Measurement]:

@@ -1,4 +1,4 @@
-"""Accuracy under attack, always with the warnings of the sanity checks."""
+"""Accuracy under attack, with the warnings of the sanity checks."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _attacked(
     logits: str,
     read: Callable[[Row], float],
 ) -> Measurement:
-    """The share at an epsilon, or a curve over several."""
+    """Measure the accuracy at one epsilon, or a curve over several."""
     model = load(subject.run.path)
     if (epsilon is None) == (epsilons is None):
         raise TorchcapsError("an attack needs either one 'epsilon' or a list of 'epsilons', in pixels of [0, 1]")

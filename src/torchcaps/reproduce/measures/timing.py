@@ -1,4 +1,4 @@
-"""Time of training, as a ratio to that of another network: both take turns on one thread."""
+"""Training time relative to another network; both are timed alternately on one thread."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _configs(subject: MeasureInput) -> tuple[RunConfig, RunConfig]:
 
 
 def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measurement:
-    """The ratio of two networks, each with so many steps."""
+    """Return the ratio of the times of two networks, each with a number of steps."""
     nets = {"own": bench_net(own), "baseline": bench_net(other)}
     with num_threads(1):
         seconds = time_workloads({name: (net, "torchcaps") for name, net in nets.items()}, "training", BUDGET)
@@ -58,7 +58,7 @@ def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int]) -> Measurem
 
 
 def bench_net(config: RunConfig) -> NetSpec:
-    """What a run trains, for a clock: random images of the same shape."""
+    """Return the network of a run for benchmarking with random images of the same shape."""
     channels, side, _ = config.image_shape
     minimised = {
         "loss": config.loss,
