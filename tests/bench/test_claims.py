@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from torchcaps.bench import claims
+from torchcaps.bench import claims, growth
 from torchcaps.bench.claims import Check, ClaimSettings
 from torchcaps.bench.growth import (
     Axis,
@@ -15,6 +15,7 @@ from torchcaps.bench.growth import (
     time_along_axis,
     training_step,
 )
+from torchcaps.bench.memory import measure_in_process
 from torchcaps.bench.timing import TimingBudget
 from torchcaps.bench.workload import NetSpec
 
@@ -57,6 +58,7 @@ def test_a_case_gives_a_figure_for_every_check(name: str, monkeypatch: pytest.Mo
 
 @pytest.mark.process
 def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "step_memory", measure_in_process)
     monkeypatch.setattr(claims, "LARGE", MATRIX)
     monkeypatch.setattr(claims, "CAPSNET", CAPSNET)
     monkeypatch.setattr(claims, "ITERATIONS", replace(claims.ITERATIONS, values=(1, 2)))
@@ -77,7 +79,8 @@ def test_what_is_not_compiled_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.process
-def test_growth_along_an_axis(tmp_path: pytest.TempPathFactory) -> None:
+def test_growth_along_an_axis(tmp_path: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "step_memory", measure_in_process)  # tests/bench/test_memory.py starts processes
     axis = Axis((1, 2), lambda net, value: replace(net, batch=value))
     times = time_along_axis(MATRIX, axis, training_step, ONCE)
     assert [len(each["points"]) for each in times.values()] == [2, 2]

@@ -40,7 +40,10 @@ def test_explain_writes_figures_and_a_page(typed: Typed, tmp_path: Path) -> None
     Image.new("RGB", (50, 30), "white").save(tmp_path / "digit.png")
     code, said = typed("explain", "run", "digit.png", "--only", "couplings,votes", "--out", "seen")
     assert code == 0, said
-    assert all(words in said for words in ("couplings.png", "the class gets", "votes: skipped", "seen/index.html"))
+    assert all(
+        words in said
+        for words in ("couplings.png", "votes for the class come from", "votes: skipped", "seen/index.html")
+    )
     report = json.loads((tmp_path / "seen" / "explain.json").read_text())
     assert report["environment"]["command"] == "torchcaps explain run digit.png --only couplings,votes --out seen"
     assert report["run"] == "run"
