@@ -18,10 +18,10 @@ Advance = Callable[[int], None]
 
 
 class SafeConsole(Console):
-    """A console for text that may come from elsewhere and readers that may go away.
+    """A console for untrusted text that survives a closed pipe or terminal.
 
-    Markup in names is not obeyed and control characters are replaced. When the pipe or the terminal is closed, the
-    console falls silent and the work goes on.
+    Markup is not interpreted and control characters are replaced. After the pipe or terminal is closed, output is
+    discarded and the program continues.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -48,15 +48,15 @@ class SafeConsole(Console):
 
 @cache
 def error_console() -> Console:
-    """Standard error as one console for all: bars that run at the same time then stand below each other."""
+    """Return the shared console on standard error, so that concurrent progress bars do not overlap."""
     return SafeConsole(stderr=True)
 
 
 @contextlib.contextmanager
 def progress_bar(description: str, total: int | None, *, unit: str = "") -> Iterator[Advance]:
-    """Show a bar while the block runs; the block calls the given function with what it has done.
+    """Show a progress bar while the block runs; the block calls the yielded function with the amount completed.
 
-    ``total=None`` shows that something is happening when nobody can say how much is left. ``unit="bytes"``
+    ``total=None`` shows activity where the total is unknown. ``unit="bytes"``
     counts in kB, MB and so on.
     """
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -72,7 +72,7 @@ def progress_bar(description: str, total: int | None, *, unit: str = "") -> Iter
 
 @contextlib.contextmanager
 def silence(wanted: bool = True) -> Iterator[None]:
-    """Show no bar and no line on standard error while the block runs, if that is wanted."""
+    """Suppress all output on standard error while the block runs, if ``wanted``."""
     console = error_console()
     before, console.quiet = console.quiet, console.quiet or wanted
     try:

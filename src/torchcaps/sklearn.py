@@ -1,4 +1,4 @@
-"""Capsule networks for scikit-learn: ``from torchcaps.sklearn import CapsuleClassifier``."""
+"""Capsule networks as a scikit-learn classifier: ``from torchcaps.sklearn import CapsuleClassifier``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from torchcaps.train import fit_run, load, new_run, resolve
 
 __all__ = ["CapsuleClassifier"]
 
-# MERGED From the arrays of scikit-learn to images: which shape they have, and what is black and white i
-# MERGED A capsule network with the interface of scikit-learn.
 need_extra("sklearn", "CapsuleClassifier", "sklearn")
 
 log = logging.getLogger(__name__)
@@ -37,13 +35,13 @@ MOST_PIXELS_A_PIXEL = 32  # how often a pixel is repeated in each direction, at 
 
 @dataclass(frozen=True)
 class Layout:
-    """How rows become images, learned from those that are trained on.
+    """The conversion of samples to images, determined from the training samples.
 
     Args:
-        rows: the shape of one sample, as it comes.
+        rows: the shape of one sample.
         shape: height, width and channels of its image.
-        low, high: the numbers that become 0 and 1, of all pixels together.
-        factor: how often each pixel is repeated in each direction, where a network needs larger images.
+        low, high: the values that are mapped to 0 and 1.
+        factor: how often each pixel is repeated in both directions, for networks that need larger images.
     """
 
     rows: tuple[int, ...]
@@ -54,11 +52,11 @@ class Layout:
 
     @property
     def side(self) -> int:
-        """Height and width of what the network sees: a square."""
+        """Height and width of the network's square input."""
         return self.factor * max(self.shape[:2])
 
     def images(self, samples: Array) -> Tensor:
-        """Images (N, C, side, side) in [0, 1]: scaled as in training, with empty pixels where there is no number."""
+        """Convert samples to images (N, C, side, side) in [0, 1], scaled as in training and zero-padded."""
         if samples.shape[1:] != self.rows:
             raise ValueError(f"X has samples of shape {samples.shape[1:]}, but was fitted on shape {self.rows}")
         height, width, channels = self.shape
@@ -72,7 +70,7 @@ class Layout:
 
 
 def find_layout(samples: Array, image_shape: tuple[int, ...] | None) -> Layout:
-    """The layout of training samples (N, features), (N, height, width) or (N, height, width, channels)."""
+    """Determine the layout of samples (N, features), (N, height, width) or (N, height, width, channels)."""
     rows = samples.shape[1:]
     if image_shape is None and len(rows) == 1:
         shape = guess_shape(rows[0])
@@ -82,7 +80,7 @@ def find_layout(samples: Array, image_shape: tuple[int, ...] | None) -> Layout:
 
 
 def guess_shape(features: int) -> tuple[int, int, int]:
-    """The smallest grey square that holds so many numbers.
+    """Return the smallest grayscale square with room for this many features.
 
     >>> guess_shape(784), guess_shape(60)
     ((28, 28, 1), (8, 8, 1))
@@ -94,7 +92,7 @@ def guess_shape(features: int) -> tuple[int, int, int]:
 
 
 def check_shape(shape: tuple[int, ...], numbers: int) -> tuple[int, int, int]:
-    """Height, width and channels, if they make as many numbers as a sample has."""
+    """Return height, width and channels, if their product is the size of a sample."""
     if len(shape) not in (2, 3) or min(shape) < 1 or math.prod(shape) != numbers:
         raise ValueError(
             f"image_shape should be (height, width) or (height, width, channels) of {numbers} numbers, got {shape}"
@@ -104,7 +102,7 @@ def check_shape(shape: tuple[int, ...], numbers: int) -> tuple[int, int, int]:
 
 
 def enlarge(layout: Layout, model: str, classes: int, size: str, options: dict[str, Any]) -> Layout:
-    """The layout with the smallest images for which the network can be built."""
+    """Return the layout with the smallest images for which the network can be built."""
     for factor in range(1, MOST_PIXELS_A_PIXEL + 1):
         larger = replace(layout, factor=factor)
         shape: dict[str, Any] = {"image_size": larger.side, "channels": layout.shape[2], "classes": classes}
@@ -121,29 +119,29 @@ def enlarge(layout: Layout, model: str, classes: int, size: str, options: dict[s
 # ruff: noqa: N803  (X is scikit-learn's name)
 
 
-BATCH = 250  # images at a time, for answers
+BATCH = 250  # images per forward pass in prediction
 
 
 class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Images as rows of numbers in, classes out: a network of this library, trained as ``torchcaps train`` does.
+    """A scikit-learn classifier that trains a capsule network in the way of ``torchcaps train``.
 
     Args:
         model: one of ``torchcaps.list_models()``.
         size: ``laptop`` or ``paper``.
         options: settings of the model, such as ``{"routing": "em"}``.
-        image_shape: (height, width) or (height, width, channels) of a flat row; None takes rows for grey squares.
+        image_shape: (height, width) or (height, width, channels) of a flat sample; None assumes grayscale squares.
         epochs: passes over the images.
         batch_size, learning_rate: None for those of the model's recipe.
-        augmentation: random changes of the images in training, such as ``shift=2``.
-        validation: share of the images that is not trained on but chooses the best state of the network.
+        augmentation: random transforms of the training images, such as ``shift=2``.
+        validation: fraction of the images held out to select the best checkpoint.
         device: ``auto``, ``cpu``, ``cuda``, ``mps``.
-        random_state: a number for the same result every time.
-        verbose: show how the training goes on.
+        random_state: seed for a reproducible result.
+        verbose: show the progress of the training.
 
     Attributes:
         classes_: the labels, sorted.
         model_: the trained network, which takes images (B, C, H, W) in [0, 1].
-        layout_: how rows become such images.
+        layout_: the conversion of samples to such images.
         n_features_in_: numbers in a row, or the height where samples are images already.
 
     X may be rows (n, features), grey images (n, height, width) or (n, height, width, channels), with numbers of any
@@ -183,7 +181,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device, self.random_state, self.verbose = device, random_state, verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on images and their labels, which may be of any kind."""
+        """Train on samples and their labels of any type."""
         samples, targets = validate_data(self, X, y, allow_nd=True, dtype=np.float32, ensure_min_samples=2)
         check_classification_targets(targets)
         self.classes_, labels = np.unique(targets, return_inverse=True)
@@ -196,7 +194,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _train(self, images: TensorImages) -> Model:
-        """A network trained in a folder that is gone afterwards; the caller's random numbers stay as they are."""
+        """Train in a temporary folder, without changing the global random state."""
         with (
             datasets.temporary(images) as name,
             tempfile.TemporaryDirectory(prefix="torchcaps-") as folder,
@@ -221,7 +219,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return load(run.path)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Probabilities (n, classes): the softmax of the network's logits."""
+        """Return probabilities (n, classes): the softmax of the network's logits."""
         check_is_fitted(self)
         images = self.layout_.images(validate_data(self, X, reset=False, allow_nd=True, dtype=np.float32))
         with torch.no_grad():
@@ -230,7 +228,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each image."""
+        """Return the most probable class of each sample."""
         best = self.predict_proba(X).argmax(1)
         found: NDArray[Any] = self.classes_[best]
         return found

@@ -64,7 +64,7 @@ Plugin = Annotated[
     typer.Option(
         metavar="FILE",
         callback=load_plugins,
-        help="A Python file that registers a routing, model, loss, attack or dataset.",
+        help="A Python file with your own routing, model, loss, attack or dataset.",
     ),
 ]
 

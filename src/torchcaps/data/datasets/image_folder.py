@@ -1,4 +1,4 @@
-"""How many pictures of each class there are, and what about that a user should know before training."""
+"""Your own pictures as a dataset: a folder with one subfolder per class, or a CSV file of paths and labels."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ from torchcaps.data.io.pictures import FORMATS, MOST_PIXELS, list_folder, list_t
 from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.errors import TorchcapsError, unknown_name
 
-# MERGED To which size a user's pictures are brought, and whether in grey: decided by a look at their he
-# MERGED Your own pictures as a dataset: a folder with one subfolder per class, or a CSV file with colum
-FEW = 20  # pictures of a class to train on: with fewer, accuracy is mostly luck
-LOPSIDED = 3.0  # times as many pictures of one class as of another
-NAMED = 5  # classes in one sentence
+FEW = 20  # training pictures of a class; with fewer, accuracy is mostly chance
+LOPSIDED = 3.0  # ratio of the largest class to the smallest
+NAMED = 5  # classes listed in one warning
 
 
 @dataclass(frozen=True)
 class Balance:
-    """Pictures of each class, for training and for test."""
+    """Number of pictures per class in the training and the test split."""
 
     names: tuple[str, ...]
     train: tuple[int, ...]
@@ -37,12 +35,12 @@ class Balance:
 
     @property
     def guess(self) -> float:
-        """The share of the test pictures that is right when the commonest class is always the answer."""
+        """Test accuracy of always predicting the most common training class."""
         commonest = self.train.index(max(self.train))
         return self.test[commonest] / sum(self.test)
 
     def warnings(self) -> list[str]:
-        """A sentence for what makes the figures less worth: classes with few pictures, and much unlike numbers."""
+        """Return a sentence for each imbalance: classes with few pictures, and very different class sizes."""
         said = []
         few = [f"'{name}' ({count})" for name, count in zip(self.names, self.train, strict=True) if count < FEW]
         if few:
@@ -62,21 +60,21 @@ class Balance:
 
 
 def class_balance(train: TensorImages, test: TensorImages) -> Balance:
-    """Count both parts."""
+    """Count the pictures per class in both splits."""
     counts = (torch.bincount(each.labels, minlength=len(each.class_names)).tolist() for each in (train, test))
     of_train, of_test = (tuple(each) for each in counts)
     return Balance(train.class_names, of_train, of_test)
 
 
-LOOK_AT = 500  # pictures, from all over the folder
-# The least that every model takes, and the most that a laptop trains in minutes: time grows with the area.
+LOOK_AT = 500  # pictures whose headers are read
+# From the smallest size that every model accepts to the largest that a laptop trains in minutes.
 SIDES = (28, 32, 40, 48)
 GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "F")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Pixels of a side, whether in grey, and in a few words why this size."""
+    """The chosen image size, whether the images are grayscale, and the reason for the size."""
 
     size: int
     grey: bool
@@ -84,7 +82,7 @@ class Fit:
 
 
 def fit_pictures(paths: Sequence[Path]) -> Fit:
-    """The largest of SIDES that the middle one of the pictures fills, in grey if all of them are."""
+    """Choose the largest of SIDES that the median picture fills; grayscale if all pictures are."""
     found = [seen for path in paths[:: max(1, len(paths) // LOOK_AT)] if (seen := _header(path))]
     if not found:
         return Fit(SIDES[0], False, "none of them tells its size")
@@ -102,13 +100,13 @@ def fit_pictures(paths: Sequence[Path]) -> Fit:
 
 
 def _header(path: Path) -> tuple[int, str] | None:
-    """Shorter side and mode of a picture, without decoding it; None if it tells nothing."""
+    """Read the shorter side and the mode of a picture without decoding it; None if the header is unreadable."""
     try:
-        if not path.is_file():  # opening a pipe would wait for ever
+        if not path.is_file():  # opening a pipe would block forever
             return None
         with open_picture(path, formats=FORMATS, most_pixels=MOST_PIXELS) as picture:
             return min(picture.size), picture.mode
-    except (TorchcapsError, OSError):  # reading says why
+    except (TorchcapsError, OSError):  # the reader reports the reason
         return None
 
 
@@ -120,7 +118,7 @@ TEST_SHARE = 0.2
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """A user's pictures, divided; ``skipped`` says which files were left out and why, ``digests`` see there."""
+    """A folder of pictures, split for training and test; ``skipped`` lists the files left out, with the reason."""
 
     train: TensorImages
     test: TensorImages
@@ -129,18 +127,18 @@ class ImageFolder:
 
     @property
     def balance(self) -> Balance:
-        """Pictures of each class."""
+        """Number of pictures per class."""
         return class_balance(self.train, self.test)
 
 
 def open_images(
     root: str | Path, *, size: int | None = None, grey: bool | None = None, seed: int = 0, strict: bool = False
 ) -> ImageFolder:
-    """Read a folder or a CSV file of pictures; a fifth of each class, chosen by the seed, is for testing.
+    """Read a folder or a CSV file of pictures; a fifth of each class, drawn by the seed, is for testing.
 
-    Pictures keep their proportions: the largest middle square is scaled to ``size`` x ``size``, which is chosen to fit
-    where it is not given, as grey or colour is. Broken files and files that lie outside the folder (through a link or
-    "..") are skipped and listed, or stop everything if ``strict``.
+    The largest center square of each picture is scaled to ``size`` x ``size``. By default, size and color mode are
+    chosen from the pictures. Broken files and files outside the folder (through a link or "..") are skipped and
+    listed, or raise an error if ``strict``.
     """
     if size is not None and size not in SIZES:
         raise TorchcapsError(f"cannot bring pictures to {size} pixels: choose {SIZES.start} to {SIZES.stop - 1}")
@@ -177,7 +175,7 @@ def open_images(
 
 
 def picture_digests(images: Tensor, labels: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """Digests by which a change of the pictures is found, and which change it was.
+    """Compute digests that show whether the pictures changed, and how.
 
     ``pictures`` depends on the pixels alone, ``labels`` on the class of each picture too, ``order`` also on the order
     of the files, which decides what is held out for the test; ``files`` depends on names and classes, not on pixels.
@@ -192,12 +190,12 @@ def picture_digests(images: Tensor, labels: Sequence[str], files: Sequence[str])
 
 
 def list_entries(root: Path) -> list[tuple[Path, str]]:
-    """Every picture with its class."""
+    """List every picture with its class."""
     return list_table(root) if root.is_file() else list_folder(root)
 
 
 def divide_by_class(labels: Tensor, names: Sequence[str], seed: int) -> tuple[Tensor, Tensor]:
-    """Positions for training and for test: the same share of every class, which then stand mixed."""
+    """Split the indices into training and test, with the same share of every class, both shuffled."""
     generator = torch.Generator().manual_seed(seed)
     training, test = [], []
     for label, name in enumerate(names):
@@ -210,7 +208,7 @@ def divide_by_class(labels: Tensor, names: Sequence[str], seed: int) -> tuple[Te
         count = max(1, round(TEST_SHARE * len(own)))
         test.append(own[:count])
         training.append(own[count:])
-    # Whoever takes the first images of a part, as a quick look does, shall meet all classes.
+    # Shuffle, so that the first images of a split include all classes.
     parts = (torch.cat(training), torch.cat(test))
     first, second = (part[torch.randperm(len(part), generator=generator)] for part in parts)
     return first, second
@@ -220,7 +218,7 @@ SETTINGS = ("size", "grey", "seed", "strict")
 
 
 def parse_name(text: str) -> tuple[str, dict[str, int]]:
-    """Of what stands behind ``images:``, the folder or CSV file and the settings."""
+    """Parse the text after ``images:`` into the folder or CSV file and the settings."""
     root, *parts = re.split(r",(?=\w+=)", text)
     chosen: dict[str, int] = {}
     for part in parts:
@@ -235,18 +233,18 @@ def parse_name(text: str) -> tuple[str, dict[str, int]]:
 
 @functools.lru_cache(maxsize=1)
 def fit_folder(root: str) -> Fit:
-    """Size and colour that fit the pictures of a folder or CSV file."""
+    """Choose size and color mode for a folder or CSV file."""
     return fit_pictures([path for path, _ in list_entries(Path(root))])
 
 
-@functools.lru_cache(maxsize=1)  # training, test and listing ask for the same folder: read it once
+@functools.lru_cache(maxsize=1)  # training, test and listing open the same folder
 def read_once(root: str, size: int, grey: int, seed: int = 0, strict: int = 0) -> ImageFolder:
     """See :func:`open_images`."""
     return open_images(root, size=size, grey=bool(grey), seed=seed, strict=bool(strict))
 
 
 def completed(text: str) -> tuple[str, dict[str, int]]:
-    """As ``parse_name``, with the size and colour that fit where none are named."""
+    """Like ``parse_name``, with size and color mode chosen where they are not given."""
     root, chosen = parse_name(text)
     if not {"size", "grey"} <= chosen.keys():
         fit = fit_folder(root)
@@ -255,13 +253,13 @@ def completed(text: str) -> tuple[str, dict[str, int]]:
 
 
 def open_named(text: str) -> ImageFolder:
-    """The pictures of the dataset ``images:TEXT``."""
+    """Open the dataset ``images:TEXT``."""
     root, chosen = completed(text)
     return read_once(root, **chosen)
 
 
 def images_record(text: str) -> DatasetRecord:
-    """The record of ``images:TEXT``. Its name has all settings, so that a run finds the same pictures again."""
+    """Make the record of ``images:TEXT``; its name includes all settings, so that a run opens the same images again."""
     root, chosen = completed(text)
     folder = read_once(root, **chosen)
     sets = {"train": folder.train, "test": folder.test}

@@ -1,4 +1,7 @@
-"""Reading a file as a stream, packed or not, without believing its header about how much there is."""
+"""Readers of array files: IDX (MNIST), binary matrices (NORB) and MATLAB 5 structs (affNIST).
+
+No header is trusted: sizes are compared with the bytes that are really there before memory is allocated.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,19 @@ from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
 
-# MERGED The IDX format of MNIST: a magic number, big-endian sizes, then bytes.
-# MERGED The binary matrix format of NORB: a magic number, the number of dimensions, little-endian sizes
 CHUNK = 1 << 20
 LARGEST = 1 << 31  # bytes; a header that claims more is refused before anything is read
 
 
 def open_unpacked(path: Path) -> IO[bytes]:
-    """Open a file for reading, through gzip where the name says so."""
+    """Open a file for reading, decompressed if its name ends in .gz."""
     return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
 def read_rest(stream: IO[bytes], count: int, path: Path) -> bytearray:
-    """The rest of a stream, which must be exactly ``count`` bytes.
+    """Read the rest of a stream, which must be exactly ``count`` bytes.
 
-    Memory grows with what is really there, a piece at a time: a header that lies costs nothing.
+    Memory grows chunk by chunk with the actual content, whatever the header claims.
     """
     if count > LARGEST:
         raise TorchcapsError(f"{path} claims {count} bytes, more than any dataset here: refused")
@@ -47,9 +48,9 @@ UNSIGNED_BYTE = 8
 
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
-    """Read an array of bytes with the given number of dimensions; gzip where the name says so.
+    """Read an IDX file: a magic number, big-endian sizes, then bytes; decompressed if its name ends in .gz.
 
-    The content must be as long as the header says, to the byte.
+    The content must have exactly the length given in the header.
     """
     try:
         with open_unpacked(path) as stream:
@@ -75,9 +76,9 @@ MAGIC = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}  # bytes, 32-bit integers
 
 
 def read_matrix(path: Path, dimensions: int) -> Tensor:
-    """Read an array with the given number of dimensions; gzip where the name says so.
+    """Read a binary matrix: magic number, number of dimensions, little-endian sizes, then data; .gz is decompressed.
 
-    Sizes fill at least three places, whatever the number of dimensions; the places beyond it mean nothing.
+    The header has at least three sizes; those beyond the number of dimensions are ignored.
     """
     try:
         with open_unpacked(path) as stream:
@@ -108,6 +109,8 @@ CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13:
 UNSIGNED = {"u2": "i4", "u4": "i8", "u8": "i8"}  # torch has few unsigned types; the next wider signed one holds all
 
 
+# A MATLAB 5 file is a list of elements, each with a tag (type, size) and data padded to eight bytes; an array is an
+# element that contains elements. https://www.mathworks.com/help/pdf_doc/matlab/matfile_format.pdf
 class DamagedError(Exception):
     """Something in the file does not fit; the reader adds which file it was."""
 

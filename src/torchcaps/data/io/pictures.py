@@ -1,4 +1,4 @@
-"""The one place where picture files are decoded: upright, square, of the wanted size, and never more than a bound."""
+"""Find and decode picture files: upright, square, scaled, and with a limit on the number of pixels."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from torchcaps.files import printable
 from torchcaps.progress import progress_bar
 
 
-# MERGED A user's pictures: which ones a folder or a CSV file names, and how one of them is read.
 class UnreadableError(TorchcapsError):
-    """A picture that the decoder gave up."""
+    """A picture that cannot be decoded."""
 
 
 @contextlib.contextmanager
@@ -56,7 +55,7 @@ def open_picture(source: Path | bytes, *, formats: tuple[str, ...], most_pixels:
 
 
 def decode_square(source: Path | bytes, *, size: int, grey: bool, formats: tuple[str, ...], most_pixels: int) -> Tensor:
-    """The largest middle square of a picture, scaled: bytes (1 or 3, size, size).
+    """Decode the largest center square of a picture, scaled: uint8 (1 or 3, size, size).
 
     16-bit values are scaled by the picture's depth, floating-point values must lie between 0 and 1, and transparent
     pictures are composited on white. Values whose range the file does not tell are refused.
@@ -135,7 +134,7 @@ MOST_PIXELS = 50_000_000  # more than cameras take; each of the threads that rea
 
 
 def list_folder(root: Path) -> list[tuple[Path, str]]:
-    """Every picture in the subfolders, with its subfolder's name."""
+    """List every picture in the subfolders with the name of its subfolder."""
     if not root.is_dir():
         raise TorchcapsError(
             f"{root} is no folder and no CSV file: give a folder with one subfolder of pictures per class"
@@ -148,12 +147,12 @@ def list_folder(root: Path) -> list[tuple[Path, str]]:
 
 
 def is_picture(path: Path) -> bool:
-    """Whether a file's name is that of a picture; hidden ones are not meant."""
+    """Return whether a file has the suffix of a picture and is not hidden."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
 def list_table(table: Path) -> list[tuple[Path, str]]:
-    """Every row of a CSV file; paths count from the file's own folder."""
+    """List every row of a CSV file; paths are relative to its folder."""
     try:
         with table.open(newline="", encoding="utf-8-sig") as stream:
             rows = csv.DictReader(stream)
@@ -169,7 +168,7 @@ def list_table(table: Path) -> list[tuple[Path, str]]:
 
 
 def picture_form(shape: tuple[int, int, int]) -> tuple[int, bool]:
-    """Side of the square, and whether in grey, to which pictures are brought for a model of this image shape."""
+    """Return the size of the square and whether it is grayscale, for a model with this image shape."""
     channels, height, width = shape
     if channels not in (1, 3) or height != width:
         raise TorchcapsError(
@@ -180,7 +179,7 @@ def picture_form(shape: tuple[int, int, int]) -> tuple[int, bool]:
 
 
 def read_pictures(paths: Sequence[Path], *, boundary: Path | None, size: int, grey: bool) -> list[Tensor | str]:
-    """What ``read_picture`` gives for each, in their order, read by several threads."""
+    """Call ``read_picture`` for each path in several threads; results keep the order of the paths."""
     read = functools.partial(read_picture, boundary=boundary, size=size, grey=grey)
     pictures: list[Tensor | str] = []
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool, progress_bar("reading pictures", len(paths)) as bar:
@@ -191,11 +190,11 @@ def read_pictures(paths: Sequence[Path], *, boundary: Path | None, size: int, gr
 
 
 def read_picture(path: Path, *, boundary: Path | None, size: int, grey: bool) -> Tensor | str:
-    """Bytes (C, size, size), or one sentence that says why not; None as boundary: wherever a link may lead."""
+    """Return a uint8 image (C, size, size), or the reason why not; ``boundary=None`` allows any link."""
     try:
         if boundary is not None and not path.resolve().is_relative_to(boundary):
             return f"{path} leads out of {boundary}"
-        if not path.is_file():  # opening a pipe would wait for ever
+        if not path.is_file():  # opening a pipe would block forever
             return f"{path} is no file"
         return decode_square(path, size=size, grey=grey, formats=FORMATS, most_pixels=MOST_PIXELS)
     except TorchcapsError as error:
