@@ -106,3 +106,13 @@ def test_training_loads_neither_attacks_nor_matplotlib(tmp_path: Path) -> None:
     unwanted = {"matplotlib", "torchcaps.attacks", "torchcaps.evaluate.acgan", "torchcaps.compare.report"}
     assert not loaded & unwanted
     assert len([name for name in loaded if name.startswith("torchcaps")]) < 130
+
+
+def test_public_names_are_defined_once() -> None:
+    """A name that two modules define makes every reader ask which one is meant."""
+    defined: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: paths for name, paths in defined.items() if len(paths) > 1} == {}

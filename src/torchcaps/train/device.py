@@ -104,7 +104,7 @@ def check_bfloat16() -> None:
         )
 
 
-def describe_conditions(processes: int) -> dict[str, Any]:
+def training_conditions(processes: int) -> dict[str, Any]:
     """Describe what the last bits of the weights depend on, besides the config."""
     return {
         "threads": torch.get_num_threads(),
