@@ -25,8 +25,8 @@ class LossFunction(Protocol):
 class LossRecord:
     """A classification loss by name.
 
-    ``compute`` takes scores, logits and 0/1 targets, each (B, classes), and ``progress``, the fraction of the training
-    that is done, for losses with a schedule. ``single_label`` losses do not support images with two labels.
+    ``compute`` takes scores, logits and 0/1 targets, each (B, classes), and ``progress``, the completed fraction of the
+    training, for losses with a schedule. ``single_label`` losses do not support images with two labels.
     """
 
     name: str
@@ -48,7 +48,7 @@ def _cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: fl
 
 
 def _binary_cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
-    # Summed over classes like the margin loss, so that a reconstruction weight means the same for both.
+    # Summed over classes like the margin loss, so that the same reconstruction weight fits both.
     return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(1).mean()
 
 
@@ -73,7 +73,7 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
 def margin_loss(
     scores: Tensor, targets: Tensor, *, upper: float = 0.9, lower: float = 0.1, absent_weight: float = 0.5
 ) -> Tensor:
-    r"""Margin loss: lengths above 0.9 for classes that are present, below 0.1 for the others (sabour2017, equation 4).
+    r"""Margin loss: lengths above 0.9 for present classes, below 0.1 for absent ones (sabour2017, equation 4).
 
     .. math:: L_k = T_k \max(0, m^+ - |v_k|)^2 + \lambda (1 - T_k) \max(0, |v_k| - m^-)^2
 
@@ -88,7 +88,7 @@ FIRST_MARGIN, LAST_MARGIN = 0.2, 0.9
 
 
 def spread_margin(progress: float) -> float:
-    """Margin of the spread loss at a fraction of the training: linear from 0.2 to 0.9.
+    """Margin of the spread loss: linear from 0.2 to 0.9 over the training.
 
     >>> spread_margin(0.5)
     0.55
@@ -104,7 +104,7 @@ def spread_loss(scores: Tensor, targets: Tensor, *, margin: float = LAST_MARGIN)
 
     .. math:: L = \sum_{i \ne t} \max(0, m - (a_t - a_i))^2
 
-    Averaged over the batch. A small margin at first keeps capsules of the lower layers from dying, see
+    Averaged over the batch. A small initial margin prevents dead capsules in the lower layers, see
     :func:`spread_margin`.
 
     Shapes: scores and targets (B, classes), targets 0 or 1 with exactly one 1 per image.

@@ -1,4 +1,4 @@
-"""Plugins: Python files outside the package that register routings, models, losses and the like."""
+"""Plugins: Python files outside the package that register routings, models, losses, datasets or attacks."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from pathlib import Path
 
 from torchcaps.errors import TorchcapsError
 
-PREFIX = "torchcaps_plugin_"  # of the modules' names
+PREFIX = "torchcaps_plugin_"  # of module names
 
 
 def loaded_plugins() -> list[Path]:
-    """The files that were loaded, for another process that must know the same names."""
+    """Return the files of all loaded plugins, so that worker processes can load them too."""
     return [Path(str(module.__file__)) for name, module in sys.modules.items() if name.startswith(PREFIX)]
 
 
 def load_plugin(path: str | Path) -> None:
-    """Run a Python file, which registers what it brings.
+    """Execute a Python file that registers its own components; a file that is already loaded is not executed again.
 
-    The file runs with all rights of the user who names it, like any program. torchcaps never loads one by itself: not
-    from a run's folder, not from a dataset, not from the place where a command is started. A file that was loaded
-    already is not run again.
+    The file runs with all permissions of the user, like any program. torchcaps never loads a plugin on its own, neither
+    from a run directory, a dataset nor the working directory.
     """
     file = Path(path).resolve()
     if file.suffix != ".py" or not file.is_file():
@@ -35,10 +34,10 @@ def load_plugin(path: str | Path) -> None:
     assert spec is not None  # a .py file always has one
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[name] = module  # before it runs, so that its classes can be pickled and found
+    sys.modules[name] = module  # before execution, as in a normal import
     try:
         spec.loader.exec_module(module)
-    except BaseException as error:  # also Ctrl-C: half a plugin is none
+    except BaseException as error:  # including KeyboardInterrupt
         del sys.modules[name]
         if isinstance(error, TorchcapsError) or not isinstance(error, Exception):
             raise

@@ -1,4 +1,4 @@
-"""Checks that every routing must pass, built-in or your own.
+"""Tests that every routing must pass, for your own routings too.
 
 >>> from torchcaps.routing.dynamic import DynamicRouting
 >>> check_routing(DynamicRouting, any_child_order=True, any_parent_order=True)
@@ -25,16 +25,16 @@ WINDOW_INDEX = torch.tensor([[0, 1, 2, 3], [2, 3, 4, 5]])
 
 
 def check_routing(build: Build, *, any_child_order: bool = False, any_parent_order: bool = False) -> None:
-    """Check a routing; an AssertionError says in one sentence what does not hold.
+    """Check a routing; raise an AssertionError with a one-sentence reason if a check fails.
 
-    Shapes, finite values and gradients for tiny, huge, zero and equal votes, a gradient to every parameter, images
-    that do not influence each other, the same answer twice, couplings on request, save and load, gradients in double
-    precision, and a toy task that must be learned within seconds.
+    Checks shapes, finite values and gradients for tiny, huge, zero and equal votes, a gradient for every parameter,
+    independence of the images in a batch, determinism, couplings, saving and loading, gradients in double precision,
+    and learning of a toy task within seconds.
 
     Args:
-        build: the routing's class, or any function of a LayerShape that gives a routing.
+        build: the routing's class, or a function of a LayerShape that returns a routing.
         any_child_order: also check that permuting the children changes nothing.
-        any_parent_order: also check that permuting the parents permutes the outcome.
+        any_parent_order: also check that permuting the parents permutes the result.
     """
     random_state = torch.get_rng_state()
     torch.manual_seed(0)
@@ -143,7 +143,7 @@ def _check_order(build: Build, any_child_order: bool, any_parent_order: bool) ->
 
 
 def _check_learning(build: Build, steps: int = 150) -> None:
-    """Tell three patterns of child capsules apart, seen through noise."""
+    """Classify three noisy patterns of child capsules."""
     patterns = squash(torch.randn(3, SHAPE.children, 4))
 
     def draw(images: int) -> tuple[Capsules, Tensor]:

@@ -18,8 +18,8 @@ class Output(NamedTuple):
     """Output of a model.
 
     Shapes: ``scores`` (B, classes) in [0, 1]; ``logits`` (B, classes), unbounded, same order as the scores;
-    ``pose`` (B, classes, D), one vector per class, or None for models without capsules; ``votes`` what
-    ``after_step`` needs of this pass, in training only and None for most models.
+    ``pose`` (B, classes, D), one vector per class, or None for models without capsules; ``votes``, the votes that
+    ``after_step`` needs, in training only and None for most models.
     """
 
     scores: Tensor
@@ -33,8 +33,8 @@ class Model(nn.Module, ABC):
 
     Images are pixels in [0, 1]. Preprocessing is the model's own first layer, so that an attack's epsilon is in pixels.
 
-    Images with NaN or infinite pixels are refused, if they are on a CPU and no graph is being traced: see
-    :func:`refuse_not_finite`. ``model(images, check_finite=False)`` skips the check.
+    Images with NaN or infinite pixels raise an error, unless they are on another device than the CPU or a graph is
+    being traced: see :func:`refuse_not_finite`. ``model(images, check_finite=False)`` skips the check.
 
     Args:
         image_shape: channels, height, width.
@@ -69,7 +69,7 @@ class Model(nn.Module, ABC):
         return self.classify(self.preprocess(images))
 
     def prepare(self, images: Tensor) -> None:
-        """Called once before training, with training images (N, C, H, W), for what is learned from pixels alone."""
+        """Fit the preprocessing to training images (N, C, H, W); called once before training."""
         if isinstance(self.preprocess, MeanImage):
             refuse_not_finite(images)
             self.preprocess.fit(images)
@@ -86,7 +86,7 @@ class Model(nn.Module, ABC):
         return drawn
 
     def after_step(self, output: Output, labels: Tensor) -> None:
-        """Called by the training loop after each optimizer step, for parts that learn outside backpropagation."""
+        """Update parts that learn outside backpropagation; the training loop calls it after each optimizer step."""
 
 
 def refuse_not_finite(images: Tensor) -> None:
@@ -100,7 +100,7 @@ def refuse_not_finite(images: Tensor) -> None:
     traced = torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._are_functorch_transforms_active()
     if traced or type(images) not in (Tensor, nn.Parameter) or images.device.type != "cpu":
         return
-    if images.detach().sum().isfinite():  # then every pixel is; several times faster than looking at each of them
+    if images.detach().sum().isfinite():  # implies that every pixel is finite, and is several times faster to check
         return
     bad = (~images.isfinite().flatten(1).all(1)).nonzero()
     if len(bad):  # a sum of finite pixels may overflow
@@ -111,7 +111,7 @@ def refuse_not_finite(images: Tensor) -> None:
 
 
 def conv_output_size(size: int, *layers: tuple[int, int]) -> int:
-    """Side of a feature map after convolutions (kernel, stride) without padding; an error if nothing is left.
+    """Side of a feature map after convolutions (kernel, stride) without padding; an error if it would be empty.
 
     >>> conv_output_size(28, (9, 1), (9, 2))
     6
@@ -131,7 +131,7 @@ def conv_output_size(size: int, *layers: tuple[int, int]) -> int:
 
 
 class Ensemble(Model):
-    """The average of the scores of models for the same images and classes (choi2019, table 1).
+    """An ensemble that averages the scores of models for the same images and classes (choi2019, table 1).
 
     >>> from torchcaps import create_model
     >>> pair = Ensemble([create_model("lenet", size="laptop"), create_model("convnet-avg", size="laptop")])

@@ -1,4 +1,4 @@
-"""Plain convolutional networks behind the same interface, for fair comparison.
+"""Convolutional baselines with the same interface as capsule networks.
 
 Gu, Tresp, Hu: Capsule Network is Not More Robust than Convolutional Network, 2021, section 3.
 """
@@ -13,11 +13,11 @@ from torchcaps.models.registry import ModelRecord, Recipe, models
 
 
 class ConvNetAvg(Model):
-    """CapsNet's two convolutions, a global average, one linear layer: 5,332,234 parameters.
+    """CapsNet's two convolutions, global average pooling and a linear layer: 5,332,234 parameters.
 
     Args:
-        filters: of both convolutions.
-        kernel: side of both convolutions.
+        filters: output channels of both convolutions.
+        kernel: kernel size of both convolutions.
     """
 
     def __init__(self, image_shape: tuple[int, int, int], classes: int, *, filters: int = 256, kernel: int = 9) -> None:
@@ -41,8 +41,8 @@ class ConvNetFC(Model):
     """Three convolutions and two hidden layers: 35,445,522 parameters at 40x40.
 
     Args:
-        filters: of the first two convolutions; the third has half.
-        kernel: side of all convolutions.
+        filters: output channels of the first two convolutions; the third has half as many.
+        kernel: kernel size of all convolutions.
         hidden: units of the two hidden layers.
     """
 

@@ -1,4 +1,4 @@
-"""A capsule network from its parts: feature maps, primary capsules, capsule layers, one capsule per class."""
+"""The base class of capsule networks, their scores, and decoders by name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ Scoring = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class CapsuleModel(Model):
-    """A capsule network made of its parts.
+    """A capsule network: convolutional features, primary capsules, and capsule layers up to one capsule per class.
 
     Args:
         image_shape, classes, preprocess, decoder: as in :class:`Model`.
-        features: images (B, C, H, W) to feature maps.
-        primary: feature maps to the first capsules.
-        capsules: from these to one capsule per class.
-        score: poses (B, classes, D) to scores and logits; where routing gives an activation, that is the score.
+        features: maps images (B, C, H, W) to feature maps.
+        primary: maps feature maps to primary capsules.
+        capsules: maps primary capsules to one capsule per class.
+        score: maps poses (B, classes, D) to scores and logits; unused if the routing gives activations, which are then
+            the scores.
     """
 
     def __init__(
@@ -60,13 +61,13 @@ class CapsuleModel(Model):
 
 
 def length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and logits of squashed capsules: the length is the probability."""
+    """Scores and logits of squashed capsules: the score is the length, read as a probability."""
     scores = safe_norm(pose)
     return scores, log_odds(scores)
 
 
 def unsquashed_length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and logits of capsules without squash: the length, and the logit that it would have after squash.
+    """Scores and logits of capsules without squash: the length, and the log-odds of the squashed length.
 
     The log-odds of |s|^2 / (1 + |s|^2) are 2 log |s|.
     """
@@ -77,7 +78,7 @@ def unsquashed_length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
 def build_decoder(
     name: str, classes: int, size: int, image_shape: tuple[int, int, int], hidden: tuple[int, int]
 ) -> Decoder | None:
-    """Build a decoder by name for class capsules of this size; None for ``none``."""
+    """Build a decoder by name for class capsules of the given size; return None for ``none``."""
     if name not in DECODERS:
         raise unknown_name("decoder", name, DECODERS)
     if name == "none":

@@ -1,11 +1,10 @@
-"""G-CapsNets: capsule networks whose couplings are trained like any weight.
+"""G-CapsNets: capsule networks whose coupling coefficients are trained by backpropagation.
 
 Chen, Wang, Zhao, Crandall: Generalized Capsule Networks with Trainable Routing Procedure, 2019,
 https://arxiv.org/abs/1808.08692.
 
-Fully connected, convolutional and multi-layer, each for MNIST and for CIFAR-10, the paper's plain network for CIFAR-10,
-and the LeNet from which its black-box attack comes. The paper divides pixels by 256; here they are divided by 255, as
-everywhere in torchcaps.
+Fully connected, convolutional and multi-layer G-CapsNets for MNIST and CIFAR-10, the paper's CNN baseline for CIFAR-10,
+and the LeNet that is the source of its black-box attack. The paper divides pixels by 256, torchcaps by 255.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ def g_capsnet_fc(
     hidden: tuple[int, int] = (512, 1024),
     subtract_mean: bool = False,
 ) -> CapsuleModel:
-    """Fully connected: CapsNet with trained couplings and the exponential squash.
+    """Build the fully connected G-CapsNet: CapsNet with trained couplings and the exponential squash.
 
-    Parameters on MNIST: 6,815,744 without and 8,227,088 with the decoder; in the form for CIFAR-10, 2,674,176.
+    Parameters: 6,815,744 on MNIST, 8,227,088 with the decoder; 2,674,176 in the CIFAR-10 variant.
     """
     model = CapsNet(
         image_shape,
@@ -72,16 +71,16 @@ def g_capsnet_fc(
 
 
 class GCapsNetConv(CapsuleModel):
-    """Convolutional: one kernel that covers the grid of primary capsules, poses seen as matrices.
+    """The convolutional G-CapsNet: matrix poses, and one kernel that covers the grid of primary capsules.
 
-    Parameters on MNIST: 5,525,504 without and 6,895,888 with the decoder; in the form for CIFAR-10, 2,674,176.
+    Parameters: 5,525,504 on MNIST, 6,895,888 with the decoder; 2,674,176 in the CIFAR-10 variant.
 
     Args:
-        filters: of the first convolution.
-        types: of primary capsules.
-        pose: rows and columns of a capsule; W has columns x columns numbers.
+        filters: output channels of the first convolution.
+        types: number of primary capsule types.
+        pose: rows and columns of a pose; W is columns x columns.
         routing, routing_options, decoder, hidden: as in CapsNet.
-        subtract_mean: take the mean training image away first.
+        subtract_mean: subtract the mean training image from the input.
     """
 
     def __init__(
@@ -114,16 +113,16 @@ class GCapsNetConv(CapsuleModel):
 
 
 class GCapsNetMulti(CapsuleModel):
-    """Multi-layer: two convolutional capsule layers and a fully connected one, all capsules of 8 numbers.
+    """The multi-layer G-CapsNet: two convolutional capsule layers and a fully connected one, all with 8-D poses.
 
-    751,008 parameters on CIFAR-10. The paper's table says 716K: it counts the first layer's couplings with a 3x3 kernel
-    although the layer has a 4x4 one, and the last layer's couplings once per number instead of once per capsule.
+    751,008 parameters on CIFAR-10. The paper's table says 716K: it counts the first layer's couplings for a 3x3 kernel
+    although the kernel is 4x4, and the last layer's couplings per pose element instead of per capsule.
 
     Args:
-        filters: of the first convolution.
-        types: of primary capsules and of the two convolutional capsule layers.
-        routing, routing_options: of all three layers.
-        subtract_mean: take the mean training image away first.
+        filters: output channels of the first convolution.
+        types: capsule types of the primary and the two convolutional capsule layers.
+        routing, routing_options: of all three capsule layers.
+        subtract_mean: subtract the mean training image from the input.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class GCapsNetMulti(CapsuleModel):
 
 
 class ConvNetChen2019(Model):
-    """The plain network for CIFAR-10: G-CapsNet's convolutions, two fully connected layers, 9,737,226 parameters."""
+    """CNN baseline for CIFAR-10: G-CapsNet's convolutions and two linear layers, 9,737,226 parameters."""
 
     def __init__(
         self,
@@ -195,7 +194,7 @@ class ConvNetChen2019(Model):
 
 
 class LeNet(Model):
-    """LeNet as the paper's framework ships it: two convolutions with pooling, 500 hidden units, 431,080 parameters."""
+    """LeNet of the authors' framework: two convolutions with pooling, 500 hidden units, 431,080 parameters."""
 
     def __init__(
         self, image_shape: ImageShape, classes: int, *, filters: tuple[int, int] = (20, 50), hidden: int = 500

@@ -1,4 +1,4 @@
-r"""AR CapsNet: attention routing between capsule types, place by place.
+r"""AR CapsNet: convolutional capsule layers with attention routing.
 
 Choi, Seo, Im, Kang: Attention Routing Between Capsules, 2019, https://arxiv.org/abs/1907.01750.
 
@@ -28,23 +28,23 @@ from torchcaps.models.capsule_model import CapsuleModel, build_decoder
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing
 
-MOST_LAYERS = 100  # settings may come from anybody's file, and a billion layers would never be built
+MOST_LAYERS = 100  # settings may come from an untrusted file
 
 
 class ARCapsNet(CapsuleModel):
-    """Convolutional capsule layers with attention routing and no iteration.
+    """A capsule network with attention routing, which needs no iterations, and residual connections.
 
     Parameters with the decoder: MNIST (32-D, 1 layer) 5,312,528; affNIST at 40 pixels (16-D, 1 layer) 3,500,832;
     CIFAR-10 with four layers 3,996,384 (16-D) and 9,566,336 (32-D).
 
     Args:
-        filters: of the two convolutions before the capsules.
-        types: of primary capsules and of every convolutional capsule layer.
-        primary_size: numbers in a primary capsule.
-        capsule_size: numbers in every capsule above.
-        layers: of convolutional capsules between primary and class capsules. The first has stride 2, the next ones
-            stride 1 and a residual connection.
-        dropout: share of the numbers dropped from the capsules that enter a capsule layer.
+        filters: output channels of the two convolutions.
+        types: capsule types of the primary and of every convolutional capsule layer.
+        primary_size: size of a primary capsule's pose.
+        capsule_size: size of the pose in all higher layers.
+        layers: number of convolutional capsule layers between primary and class capsules. The first has stride 2, the
+            others stride 1 and a residual connection.
+        dropout: dropout probability of the input of each capsule layer.
         routing, routing_options, decoder, hidden: as in CapsNet.
     """
 
@@ -109,7 +109,7 @@ class ARCapsNet(CapsuleModel):
 
 
 class ResidualStack(CapsuleStack):
-    """Capsule layers with dropout before each and a residual connection wherever shapes agree."""
+    """Capsule layers with dropout before each layer, and a residual connection if input and output have one shape."""
 
     def __init__(self, *layers: CapsuleLayer, dropout: float) -> None:
         super().__init__(*layers)
@@ -129,7 +129,7 @@ class ResidualStack(CapsuleStack):
 
 
 def normalized_length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and logits of capsules whose numbers lie in (-1, 1): the length over the greatest possible one."""
+    """Scores and logits of capsules with elements in (-1, 1): the length divided by the maximum length."""
     scores = safe_norm(pose) / pose.shape[2] ** 0.5
     return scores, log_odds(scores)
 

@@ -1,9 +1,9 @@
-"""CapsNet taken apart: its variants, and plain networks with some of its components.
+"""Ablations of CapsNet, and convolutional networks with some of its components.
 
 Gu, Tresp, Hu: Capsule Network is Not More Robust than Convolutional Network, 2021, https://arxiv.org/abs/2103.15459.
 
-Each of the five components is a setting of ``capsnet``: ``transform``, ``routing``, ``nonlinearity``, ``decoder``, and
-the loss of the run. The kernels of table 3 are the setting ``kernel`` of capsnet, convnet-avg and convnet-fc.
+Four of the five components are settings of ``capsnet``: ``transform``, ``routing``, ``nonlinearity`` and ``decoder``;
+the fifth is the loss. For table 3, set ``kernel`` of capsnet, convnet-avg and convnet-fc.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from torchcaps.models.sabour2017 import CapsNet
 
 
 class ConvNetFCLargeKernel(ConvNetFC):
-    """ConvNet-FC with 9x9 kernels, its first hidden layer narrowed until it is as large as CapsNet.
+    """ConvNet-FC with 9x9 kernels and about as many parameters as CapsNet.
 
-    The paper gives no layers. The first hidden layer gets as many units as bring the whole nearest to the CapsNet for
-    the same images: 102, 181 and 167 units or 8,214,704, 11,357,247 and 13,490,609 parameters at 28, 36 and 40 pixels.
+    The paper does not give the layer sizes. The number of units in the first hidden layer is chosen to match the
+    parameters of the CapsNet for the same images: 102, 181 and 167 units, that is 8,214,704, 11,357,247 and 13,490,609
+    parameters, at 28, 36 and 40 pixels.
 
     Args:
-        filters: of the first two convolutions; the third has half.
+        filters: output channels of the first two convolutions; the third has half as many.
         second_hidden: units of the second hidden layer.
         like: ``paper`` or ``laptop``, the CapsNet to match.
     """
@@ -57,14 +58,14 @@ class ConvNetFCLargeKernel(ConvNetFC):
 
 
 class GroupedUnits(Model):
-    """Two convolutions and a linear layer whose units, in groups of 16, stand where CapsNet has its class capsules.
+    """Base class: two convolutions and a linear layer with a group of 16 units per class in place of class capsules.
 
-    The linear layer has no bias, so that the whole has exactly as many parameters as CapsNet.
+    The linear layer has no bias, so that the network has exactly as many parameters as CapsNet.
 
     Args:
-        filters: of both convolutions.
-        group: units for each class.
-        kernel: side of both convolutions.
+        filters: output channels of both convolutions.
+        group: units per class.
+        kernel: kernel size of both convolutions.
         decoder, hidden: as in CapsNet.
     """
 
@@ -91,15 +92,15 @@ class GroupedUnits(Model):
         self.add_layers()
 
     def add_layers(self) -> None:
-        """What a subclass has beyond these layers."""
+        """Add the layers of a subclass."""
 
     def grouped(self, features: Tensor) -> Tensor:
-        """The units in groups: (B, classes, group)."""
+        """Compute the units, grouped by class: (B, classes, group)."""
         return self.units(features.flatten(1)).view(-1, self.classes, self.group)  # type: ignore[no-any-return]
 
 
 class ConvNetCR(GroupedUnits):
-    """Conditional reconstruction on a plain network: the sum of a class's group is its logit."""
+    """ConvNet with conditional reconstruction: the logit of a class is the sum of its group."""
 
     def classify(self, images: Tensor) -> Output:
         groups = self.grouped(self.second(self.first(images).relu()).relu())
@@ -108,7 +109,7 @@ class ConvNetCR(GroupedUnits):
 
 
 class ConvNetR(GroupedUnits):
-    """Reconstruction from all units without a mask, and a linear classifier on them."""
+    """ConvNet with unconditional reconstruction from all units, and a linear classifier on them."""
 
     default_decoder = "normal"
 
@@ -122,10 +123,7 @@ class ConvNetR(GroupedUnits):
 
 
 class ConvNetCRSF(GroupedUnits):
-    """ConvNet-CR with the squash function on primary vectors of 8 channels and on the groups.
-
-    This is CapsNet without routing, written as a convolutional network.
-    """
+    """ConvNet-CR with squash on vectors of 8 channels and on the groups: CapsNet without routing, as a CNN."""
 
     vector = 8
 

@@ -1,4 +1,4 @@
-"""Matrix capsules with EM routing, and the plain network that its paper measures against.
+"""Matrix capsules with EM routing, and the paper's CNN baseline.
 
 Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb.
 """
@@ -35,24 +35,25 @@ PREPROCESS = {"standardize": Standardize, "none": nn.Identity}
 
 
 class MatrixCapsNet(CapsuleModel):
-    """A convolution, primary capsules, two convolutional capsule layers, class capsules.
+    """Matrix capsules: a convolution, primary capsules, two convolutional capsule layers and class capsules.
 
-    Parameters for grey images and 5 classes, without the betas of EM routing: 316,256 with ``filters`` 32 and
+    Parameters for grayscale images and 5 classes, without the betas of EM routing: 316,256 with ``filters`` 32 and
     ``types`` (32, 32, 32), and 67,080 with 64 and (8, 16, 16).
 
-    All layers start their matrices at a spread of 1/2, which keeps the size of a vote; the authors' release has 0.3,
-    and 0.01 in the class layer. Where the defaults of EM routing differ, is told in :mod:`torchcaps.routing.em`.
+    Transformation matrices are initialized with a standard deviation of 1/2, which preserves the scale of the poses;
+    the authors' release uses 0.3, and 0.01 in the class layer. :mod:`torchcaps.routing.em` lists how the defaults of EM
+    routing differ.
 
     Args:
         image_shape: channels, height, width.
         classes: number of classes.
-        filters: A, channels of the first convolution.
-        types: B, C, D: primary capsules and those of the two convolutional layers.
-        pose: ``matrix``, 4x4 with 16 weights per pair of capsules, or ``vector``, 16 numbers with 256.
-        coordinates: add a child's place to its vote for a class.
-        routing: name of the routing of all layers. Routings that give no activation are followed by squash, and a
-            class's score is then its capsule's length.
-        routing_options: its settings, such as ``{"iterations": 2}``.
+        filters: A, output channels of the first convolution.
+        types: B, C, D: capsule types of the primary and the two convolutional capsule layers.
+        pose: ``matrix``, 4x4 with 16 weights per pair of capsules, or ``vector``, 16-D with 256 weights.
+        coordinates: add the coordinates of a child to its votes for the classes.
+        routing: name of the routing of all layers. Routings that give no activation are followed by squash, and the
+            score of a class is then the length of its capsule.
+        routing_options: settings of the routing, such as ``{"iterations": 2}``.
         preprocess: ``standardize`` each image, or ``none``.
     """
 
@@ -102,10 +103,10 @@ class MatrixCapsNet(CapsuleModel):
 
 
 class ConvNetHinton2018(Model):
-    """Two convolutions with pooling, a hidden layer with dropout: 4,252,549 parameters at 32x32 with 5 classes.
+    """CNN baseline with two convolutions and a hidden layer: 4,252,549 parameters at 32x32 with 5 classes.
 
     Args:
-        filters: channels of the two convolutions.
+        filters: output channels of the two convolutions.
         hidden: units of the hidden layer.
         preprocess: ``standardize`` each image, or ``none``.
     """

@@ -23,23 +23,23 @@ class Recipe:
     """A paper's training settings for a model; a run can override each of them."""
 
     loss: str
-    reconstruction_weight: float = 0.0  # on the squared error of an image
-    reconstruction: str = "sum"  # of that error over the image's pixels, or "mean"
+    reconstruction_weight: float = 0.0
+    reconstruction: str = "sum"  # of the squared error over pixels, or "mean"
     optimizer: str = "adam"
     learning_rate: float = 1e-3
     schedule: str = "constant"
     batch_size: int = 128
-    # A laptop run has few epochs: more steps in each, and a rate that comes down within them.
+    # Laptop runs have few epochs, so they use smaller batches and a faster decay of the learning rate.
     laptop_batch_size: int = 32
-    laptop_schedule: str | None = None  # None: the paper's
+    laptop_schedule: str | None = None  # None for the paper's schedule
 
 
 @dataclass(frozen=True)
 class ModelRecord:
     """A model by name.
 
-    ``laptop`` holds the settings that make the paper's network small, ``image`` is the (channels, height, width) for
-    which the paper built it, ``needs`` what images or training must offer, in a few words.
+    ``laptop`` holds the settings of the laptop size, ``image`` is the paper's image shape (channels, height, width),
+    and ``needs`` states requirements on images or training in a few words.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ModelRecord:
     needs: str = ""
 
     def settings(self) -> list[str]:
-        """Names of the options that the model takes beyond image and classes."""
+        """Names of the model's settings, without image shape and classes."""
         parameters = inspect.signature(self.build).parameters.values()
         return [each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
 
@@ -120,18 +120,18 @@ def create_model(
     settings = {**(record.laptop if size == "laptop" else {}), **options}
     model = record.build((channels, image_size, image_size), classes, **settings)
     for module in model.modules():
-        if isinstance(module, nn.Conv2d):  # channels side by side in memory: a tenth of a training step less
+        if isinstance(module, nn.Conv2d):  # channels-last makes a training step about 10 % faster
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
 
-# CapsNet's class layer in laptop size: where parameters of routings are counted.
+# Class layer of CapsNet in laptop size, for counting the parameters of routings.
 LAYER = LayerShape(positions=1, children=288, parents=10, size=16, activations=True)
 
 
 @dataclass(frozen=True)
 class ModelRow:
-    """A line of ``torchcaps models``; the counts are for the image of the paper and ten classes."""
+    """A row of ``torchcaps models``; parameters are counted for the paper's image shape and ten classes."""
 
     name: str
     paper: str
@@ -144,7 +144,7 @@ class ModelRow:
 
 @dataclass(frozen=True)
 class RoutingRow:
-    """A line of ``torchcaps routings``; the parameters are those in the class layer of a laptop CapsNet."""
+    """A row of ``torchcaps routings``; parameters are counted in the class layer of a laptop CapsNet."""
 
     name: str
     paper: str
@@ -154,7 +154,7 @@ class RoutingRow:
 
 
 def model_rows() -> list[ModelRow]:
-    """All models. Nothing is allocated: parameters are counted on shapes alone."""
+    """Rows of all models. Parameters are counted on the meta device, without allocating memory."""
     return [
         ModelRow(
             record.name,
@@ -170,7 +170,7 @@ def model_rows() -> list[ModelRow]:
 
 
 def routing_rows() -> list[RoutingRow]:
-    """All routings."""
+    """Rows of all routings."""
     rows = []
     for record in routings:
         with torch.device("meta"):
@@ -180,7 +180,7 @@ def routing_rows() -> list[RoutingRow]:
 
 
 def count_parameters(record: ModelRecord, size: str) -> int:
-    """Parameters of a model for the paper's image and ten classes."""
+    """Count the parameters of a model for the paper's image shape and ten classes."""
     channels, pixels, _ = record.image
     with torch.device("meta"):
         model: Model = create_model(record.name, image_size=pixels, channels=channels, size=size)

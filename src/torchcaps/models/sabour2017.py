@@ -1,4 +1,4 @@
-"""CapsNet: two convolutions, primary capsules, class capsules, a decoder.
+"""CapsNet: a convolution, primary capsules, class capsules with dynamic routing, and a decoder.
 
 Sabour, Frosst, Hinton: Dynamic Routing Between Capsules, 2017, https://arxiv.org/abs/1710.09829.
 """
@@ -19,16 +19,15 @@ from torchcaps.models.capsule_model import CapsuleModel, build_decoder, length_s
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing
 
-# The leak is that of the framework in which yang2021 was written; the paper gives none.
+# yang2021 does not give the slope; 0.2 is the default of the authors' framework.
 RECTIFIERS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "leaky-relu": partial(nn.LeakyReLU, 0.2)}
 
-# Votes of squashed vectors are a hundredth of a matrix pose's: EM's floor of the variance has to be smaller too, or no
-# vote is far from any mean.
+# Squashed vectors give votes about 100 times smaller than matrix poses, so EM routing needs a smaller variance floor.
 SCALED: dict[str, dict[str, Any]] = {"em": {"variance_floor": 0.01}}
 
 
 class CapsNet(CapsuleModel):
-    """The baseline that all capsule papers measure against, with each of its components to choose.
+    """CapsNet, the baseline of most capsule papers, with configurable components.
 
     Parameters at 28, 36 and 40 pixels: 6,804,224, 9,425,664 and 11,227,904, and with the decoder 8,215,568,
     11,361,808 and 13,475,648.
@@ -36,17 +35,17 @@ class CapsNet(CapsuleModel):
     Args:
         image_shape: channels, height, width.
         classes: number of classes.
-        filters: of the first convolution.
-        types: of primary capsules.
-        primary_size, class_size: numbers in one primary and one class capsule.
-        kernel: side of both convolutions.
-        rectifier: after the first convolution, ``relu`` or ``leaky-relu``.
+        filters: output channels of the first convolution.
+        types: number of primary capsule types.
+        primary_size, class_size: size of a primary and of a class capsule's pose.
+        kernel: kernel size of both convolutions.
+        rectifier: activation function after the first convolution, ``relu`` or ``leaky-relu``.
         transform: name of a registered transform: ``dense``, a matrix for each pair of capsules, or ``shared``, one
             for each class.
         routing: name of the routing to the class capsules.
-        routing_options: its settings, such as ``{"iterations": 2}``.
+        routing_options: settings of the routing, such as ``{"iterations": 2}``.
         nonlinearity: name of a registered nonlinearity: ``squash``, ``exponential`` (chen2019) or ``none``.
-        decoder: ``conditional`` draws from one class's capsule, ``normal`` from all, ``none`` not at all.
+        decoder: ``conditional`` reconstructs from one class capsule, ``normal`` from all; ``none`` for no decoder.
         hidden: units of the decoder's two hidden layers.
     """
 
@@ -75,7 +74,7 @@ class CapsNet(CapsuleModel):
         height, width = (conv_output_size(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])
         squashing = nonlinearities.get(nonlinearity)
         voting = transforms.get(transform).build(height * width * types, classes, primary_size, class_size)
-        # A squashed capsule's length is how present it is, which is what an activation means.
+        # The length of a squashed capsule serves as its activation.
         shape = replace(voting.shape, activations=squashing.bounded)
         routed = create_routing(routing, shape, **SCALED.get(routing, {}) | (routing_options or {}))
         super().__init__(

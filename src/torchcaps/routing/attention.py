@@ -7,9 +7,9 @@ Choi, Seo, Im, Kang: Attention Routing Between Capsules, 2019, https://arxiv.org
     c_{ij} = \frac{\exp(b_{ij} / \tau)}{\sum_m \exp(b_{mj} / \tau)}, \quad
     s_j = \sum_i c_{ij} \hat u_{j|i}
 
-The kernel of a parent j is (I, I D), without bias, the same at every position. The softmax runs over the CHILDREN of a
-place: each parent shares out its attention, where in dynamic routing each child shares out itself. In the paper
-tau is 1.
+The kernel of parent j is (I, I D), without bias, and is shared by all positions. The softmax is over the CHILDREN of a
+position: each parent distributes its attention, whereas in dynamic routing each child distributes its output. The paper
+uses tau = 1.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.functional import weighted_votes
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
 
-LARGEST_KERNEL = 100_000_000  # numbers; it grows with the square of the children
+LARGEST_KERNEL = 100_000_000  # elements; the size grows with the square of the number of children
 
 
 class AttentionRouting(Routing):
-    """Attention over the children of a place.
+    """Attention over the children of each position.
 
     Args:
-        temperature: tau; above 1 the attention spreads, below 1 it narrows.
+        temperature: tau; above 1 the attention is more uniform, below 1 it is sharper.
 
     >>> layer = LayerShape(positions=49, children=8, parents=8, size=32)
-    >>> tuple(AttentionRouting(layer).kernel.shape)  # parents, all votes for that parent, children
+    >>> tuple(AttentionRouting(layer).kernel.shape)  # (J, I*D, I)
     (8, 256, 8)
     """
 
@@ -46,7 +46,7 @@ class AttentionRouting(Routing):
             )
         self.temperature = temperature
         self.kernel = nn.Parameter(torch.empty(shape.parents, shape.children * shape.size, shape.children))
-        # Glorot for a convolution over (D, I) with I channels out, the default of the authors' framework.
+        # Glorot initialization of a (D, I) convolution with I output channels, the default of the authors' framework.
         bound = (3 / (shape.children * shape.size)) ** 0.5
         nn.init.uniform_(self.kernel, -bound, bound)
 

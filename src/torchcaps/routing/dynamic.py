@@ -1,4 +1,4 @@
-r"""Dynamic routing: couplings grow with the agreement between a child's votes and the parents.
+r"""Dynamic routing: couplings increase with the agreement between votes and parent poses.
 
 Sabour, Frosst, Hinton: Dynamic Routing Between Capsules, 2017, https://arxiv.org/abs/1710.09829, procedure 1.
 
@@ -6,7 +6,7 @@ Sabour, Frosst, Hinton: Dynamic Routing Between Capsules, 2017, https://arxiv.or
     c_{ij} = \mathrm{softmax}_j(b_{ij}), \quad s_j = \sum_i c_{ij} \hat u_{j|i}, \quad v_j = \mathrm{squash}(s_j),
     \quad b_{ij} \leftarrow b_{ij} + \hat u_{j|i} \cdot v_j
 
-The logits b start at zero. Gradients flow through all iterations, as the equations read.
+The logits b start at zero. Gradients flow through all iterations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DynamicRouting(Routing):
     """Routing by agreement.
 
     Args:
-        iterations: how often the couplings are computed; the first time they are equal.
+        iterations: T, how often the couplings are computed; in the first iteration they are uniform.
     """
 
     def __init__(self, shape: LayerShape, *, iterations: int = 3) -> None:

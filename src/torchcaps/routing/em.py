@@ -1,4 +1,4 @@
-r"""EM routing: each parent is a Gaussian that its votes are fitted to, and is active where they form a tight cluster.
+r"""EM routing: each parent is a Gaussian fitted to its votes, and is active if they form a tight cluster.
 
 Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openreview.net/forum?id=HJWLfGWRb, procedure 1.
 
@@ -11,19 +11,19 @@ Hinton, Sabour, Frosst: Matrix Capsules with EM Routing, 2018, https://openrevie
     &\text{E:}\quad R_{ij} = \frac{a_j\, \mathcal N(V_{ij}; \mu_j, \sigma_j^2)}
     {\sum_k a_k\, \mathcal N(V_{ik}; \mu_k, \sigma_k^2)}
 
-R starts at 1 / (number of the child's parents), and k runs over all of them, at every position that sees the child.
+R starts at 1 / (number of the child's parents), and k runs over all parents of the child, at all positions that see it.
 
-Where this differs from the paper and from the authors' release, so that training is stable at 1 to 5 iterations:
+Differences from the paper and the authors' release, which make training stable with 1 to 5 iterations:
 
-- Mass is measured in units of m-bar, what a parent gets when every child is half active and shared out equally. It only
-  renames the paper's numbers (lambda / m-bar, m-bar * beta_a), but lambda then means the same in layers of any size.
-- The betas start where an equal share of votes as wide as the floor is just worth its parent's price, and each further
-  vote saves half a nat per pose number. Mass then speaks FOR a parent from the first step; with betas that start at
-  the break-even it speaks for or against it by chance. This is what matters most: with 16 filters and 4 types per
-  layer, 3 iterations and a floor of 1, 78 % of 250 MNIST test images were right after 200 steps of 32, not 36 %.
-- The variance floor epsilon is 0.2 and lambda rises toward 2; the release has 0.0005 and 0.01. At a small floor the
-  16-D densities make assignments nearly one-hot, and their gradient is noise. A floor of 0.2 learned a little faster
-  than one of 1: 85 % in the same trial.
+- Mass is measured in units of m-bar, the mass of a parent if every child has activation 1/2 and uniform assignments.
+  This only rescales the paper's constants (lambda / m-bar, m-bar * beta_a), but makes lambda independent of layer size.
+- The betas are initialized so that a parent with mass m-bar and votes at the variance floor has activation 1/2, and
+  each further vote saves half a nat per pose element. Mass then increases the activation from the first step; with
+  betas at the break-even point its effect has a random sign. This matters most: with 16 filters, 4 types per layer,
+  3 iterations and a floor of 1, accuracy on 250 MNIST test images after 200 steps of batch size 32 was 78 %, not 36 %.
+- The variance floor epsilon is 0.2 and lambda rises toward 2; the release uses 0.0005 and 0.01. With a small floor the
+  16-D densities make assignments nearly one-hot, and their gradients are noise. A floor of 0.2 learned slightly faster
+  than a floor of 1: 85 % in the same trial.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from torchcaps.kernels.em import Schedule, fused_em, fused_em_applies
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, check_iterations, routings
 
 ACTIVATIONS = ("mdl", "mixing")
-FIRST_SAVING = 0.5  # nats that a vote saves per pose number, at first, when it is assigned to an active parent
-LARGEST_VOTE = 1e6  # squares of votes beyond this, divided by a small variance, would leave float32
+FIRST_SAVING = 0.5  # nats per pose element that a vote saves at initialization if it is assigned to an active parent
+LARGEST_VOTE = 1e6  # squares of larger votes, divided by a small variance, would overflow float32
 
 
 class EMRouting(Routing):
     """Routing by expectation maximization.
 
     Args:
-        iterations: T, the number of M-steps; there is an E-step between each two.
-        activation: ``mdl`` activates a parent by the description length it saves; ``mixing`` by its share of all
-            assignments in the layer, and learns no betas.
-        final_lambda: the inverse temperature that the schedule would rise to.
+        iterations: T, the number of M-steps, with an E-step between consecutive ones.
+        activation: ``mdl`` computes a parent's activation from the description length that it saves; ``mixing`` from
+            its fraction of all assignments in the layer, without betas.
+        final_lambda: the limit of the inverse temperature's schedule.
         variance_floor: epsilon, added to every variance.
-        mean_damping: share of the old mean that the new one keeps.
-        mass_floor: spread equally over all children in means and variances, so that a parent which no active child
-            is assigned to has them too.
+        mean_damping: weight of the previous mean in the new one.
+        mass_floor: distributed uniformly over all children in means and variances, so that they are defined for a
+            parent without active children.
         recompute: store only the children and recompute votes and routing in the backward pass, a few images at a time.
             For devices and settings without the fused kernel, which never stores votes.
     """
@@ -121,7 +121,7 @@ class EMRouting(Routing):
             log_activation, active = self._activate(mass, log_deviation, iteration)
             if iteration < self.iterations - 1:
                 distance = 0.5 * (squares / variance.unsqueeze(2)).sum(4)  # (B, P, I, J)
-                # The density's factor of 2 pi is the same for all parents, and cancels.
+                # The factor of 2 pi is the same for all parents and cancels.
                 assignment = softmax_over_parents((log_activation - log_deviation).unsqueeze(2) - distance, child_index)
                 couplings.append(assignment)
         assert mean is not None  # there is at least one iteration
@@ -139,18 +139,18 @@ class EMRouting(Routing):
         return Routed(*fused_em(factors, self.beta_u, self.beta_a, schedule, self._route_plainly))
 
     def _route_plainly(self, factors: VoteFactors) -> tuple[Tensor, Tensor]:
-        assert factors.activation is not None  # fused_em_applies has looked
+        assert factors.activation is not None  # checked by fused_em_applies
         seen = factors.activation[:, factors.child_index]  # (B, P, I)
         child_index = factors.child_index if len(factors.child_index) > 1 else None
         routed = self(factors.votes(), seen, child_index=child_index, nonlinearity=lambda pose: pose)
-        assert routed.activation is not None  # EM routing makes one
+        assert routed.activation is not None
         return routed.pose, routed.activation
 
     def _temperature(self, iteration: int) -> float:
         return float(self.final_lambda * (1 - 0.95 ** (iteration + 1)))
 
     def _activate(self, mass: Tensor, log_deviation: Tensor, iteration: int) -> tuple[Tensor, Tensor]:
-        """Logarithm of the parents' activations, and the activations: (B, P, J) each."""
+        """Compute the logarithm of the parents' activations, and the activations: (B, P, J) each."""
         if self.activation == "mixing":
             mass = mass.clamp_min(self.mass_floor)
             active = mass / mass.sum((1, 2), keepdim=True)

@@ -1,10 +1,10 @@
-r"""Uniform routing: every parent gets an equal share of every child. No routing at all.
+r"""Uniform routing: equal couplings, that is, no routing.
 
 Gu, Tresp, Hu: Capsule Network is Not More Robust than Convolutional Network, 2021, section 3 ("NoR").
 
 .. math:: s_j = \sum_i \hat u_{j|i} / n_i, \quad n_i = \text{number of parents of child } i
 
-This is the first iteration of dynamic routing, so that the two differ in the routing alone and not in scale.
+This equals the first iteration of dynamic routing, so that votes have the same scale in both.
 """
 
 from __future__ import annotations

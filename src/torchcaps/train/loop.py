@@ -21,7 +21,7 @@ from torchcaps.train.batch_norm import set_shared, share_statistics
 from torchcaps.train.callbacks import Callback
 from torchcaps.train.checkpoint import TrainingProgress, all_finite, load_checkpoint, save_checkpoint, save_weights
 from torchcaps.train.config import RunConfig
-from torchcaps.train.device import training_conditions, flush_denormals, make_fabric, warn_changed_conditions
+from torchcaps.train.device import flush_denormals, make_fabric, training_conditions, warn_changed_conditions
 from torchcaps.train.display import Display
 from torchcaps.train.distributed import DistributedContext, find_world, unsharded
 from torchcaps.train.metrics import MetricsWriter, make_metric_row
