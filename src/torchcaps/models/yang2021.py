@@ -2,8 +2,8 @@
 
 Yang, Li, Yu: Routing Towards Discriminative Power of Class Capsules, 2021, https://arxiv.org/abs/2103.04278.
 
-For CIFAR-10 the network has 64 primary capsule types, leaky ReLU and no decoder. For the "/FC" columns of the paper's table use
-``decoder="none"``, and a batch size of 32 on MNIST.
+For CIFAR-10 the network has 64 primary capsule types, leaky ReLU and no decoder. For the "/FC" columns of the paper's
+table use ``decoder="none"``, and a batch size of 32 on MNIST.
 """
 
 from __future__ import annotations
