@@ -1,4 +1,4 @@
-"""Find and decode picture files: upright, square, scaled, and with a limit on the number of pixels."""
+"""Find picture files and decode them to square images, with a limit on the number of pixels."""
 
 from __future__ import annotations
 
@@ -29,48 +29,47 @@ class UnreadableError(TorchcapsError):
 
 @contextlib.contextmanager
 def open_picture(source: Path | bytes, *, formats: tuple[str, ...], most_pixels: int) -> Iterator[Image.Image]:
-    """A picture that is not decoded yet, of a file or its content. Errors, also those inside, do not name it.
+    """Open a picture from a path or from bytes, without decoding it. Error messages do not contain the path.
 
-    A file of some bytes may claim to be a huge picture, so its claim is looked at before memory is asked for. Pillow
-    keeps four bytes for a pixel, or eight while it changes its kind. Decoding WebP takes 16: half as many are let in.
+    A small file may claim huge dimensions, so they are checked before memory is allocated. Pillow needs four bytes per
+    pixel, eight during a mode conversion, and 16 to decode WebP: WebP files may have half as many pixels.
     """
     try:
         with (
             warnings.catch_warnings(),
             io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream,
         ):
-            warnings.simplefilter("ignore")  # Pillow warns of what is refused here
-            _check(*_webp_size(stream.read(30)), most_pixels // 2)  # opening it is enough to ask for memory
+            warnings.simplefilter("ignore")  # Pillow's decompression bomb warnings: checked here
+            _check(*_webp_size(stream.read(30)), most_pixels // 2)  # Image.open already allocates memory for WebP
             stream.seek(0)
             with Image.open(stream, formats=formats) as picture:
                 _check(*picture.size, most_pixels)
                 yield picture
     except TorchcapsError:
         raise
-    except UnidentifiedImageError as error:  # whose words are about the stream
+    except UnidentifiedImageError as error:  # its message names the stream object
         raise UnreadableError("cannot be read: it is no picture, or its beginning is damaged") from error
-    # Pillow lets many kinds of errors through from damaged files (struct, zlib, syntax, index, memory).
-    except Exception as error:
+    except Exception as error:  # Pillow raises many types for damaged files: struct, zlib, syntax, index, memory
         raise UnreadableError(f"cannot be read: {error}") from error
 
 
 def decode_square(source: Path | bytes, *, size: int, grey: bool, formats: tuple[str, ...], most_pixels: int) -> Tensor:
-    """Decode the largest center square of a picture, scaled: uint8 (1 or 3, size, size).
+    """Decode the largest center square of a picture, resized: uint8 (1 or 3, size, size).
 
-    16-bit values are scaled by the picture's depth, floating-point values must lie between 0 and 1, and transparent
-    pictures are composited on white. Values whose range the file does not tell are refused.
+    16-bit values are scaled by the bit depth, floating-point values must be in [0, 1], and transparent pictures are
+    composited on white. Pictures with an unknown value range are rejected.
     """
     mode = "L" if grey else "RGB"
     with open_picture(source, formats=formats, most_pixels=most_pixels) as picture:
-        picture.draft(mode, (2 * size, 2 * size))  # a JPEG file can be decoded at a fraction of its size
+        picture.draft(mode, (2 * size, 2 * size))  # decode a JPEG at a reduced size
         clear = picture.info.get("transparency")
         if isinstance(clear, tuple) and any(";16" in str(tile[3]) for tile in getattr(picture, "tile", ())):
-            picture.info["transparency"] = tuple(value >> 8 for value in clear)  # as Pillow reads 16-bit colors
-        ImageOps.exif_transpose(picture, in_place=True)  # cameras note how they were held
+            picture.info["transparency"] = tuple(value >> 8 for value in clear)  # Pillow reads 16-bit colors as 8-bit
+        ImageOps.exif_transpose(picture, in_place=True)
         if picture.mode.startswith(("I", "F")):
             square = _deep_square(picture, size).convert(mode)
         elif "transparency" in picture.info or picture.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
-            square = _fit(picture.convert("RGBA"), size)  # Pillow weighs colors by their alpha
+            square = _fit(picture.convert("RGBA"), size)  # Pillow resizes with premultiplied alpha
             square = Image.alpha_composite(Image.new("RGBA", square.size, "white"), square).convert(mode)
         else:
             square = _fit(picture if picture.mode == mode else picture.convert(mode), size)
@@ -83,18 +82,18 @@ def _fit(picture: Image.Image, size: int) -> Image.Image:
 
 
 def _deep_square(picture: Image.Image, size: int) -> Image.Image:
-    """The middle square of a grey picture with more than 8 bits per pixel, scaled to 8 bits."""
-    tags = getattr(picture, "tag_v2", {})  # only TIFF files have these
+    """Return the center square of a grayscale picture with more than 8 bits per pixel, converted to 8 bits."""
+    tags = getattr(picture, "tag_v2", {})  # TIFF only
     if picture.mode == "F":
         values = np.asarray(picture)
         low, high = values.min(), values.max()
-        if not (low >= 0 and high <= 1):  # also where a value is not a number
+        if not (low >= 0 and high <= 1):  # NaN fails this too
             raise TorchcapsError(
                 f"holds floating-point values from {low:g} to {high:g}: expected 0 to 1; scale them, or save the "
                 "picture with 8 or 16 bits"
             )
         white = 1
-    elif picture.mode == "I" and tags:  # elsewhere Pillow keeps 16 bits in this mode
+    elif picture.mode == "I" and tags:  # other formats use this mode for 16-bit values
         kind = f"signed {tags[258][0]}-bit" if tags.get(339) == (2,) else f"{tags[258][0]}-bit"
         raise TorchcapsError(f"holds {kind} integers, whose range is not known: save the picture with 8 or 16 bits")
     else:
@@ -104,7 +103,7 @@ def _deep_square(picture: Image.Image, size: int) -> Image.Image:
         values[values == clear] = white
         picture = Image.fromarray(values)
     scaled = np.asarray(_fit(picture.convert("F"), size)) * (255 / white)
-    if tags.get(262) == 0:  # zero is white, which Pillow inverts for 8 bits only
+    if tags.get(262) == 0:  # WhiteIsZero, which Pillow inverts for 8 bits only
         scaled = 255 - scaled
     return Image.fromarray(scaled.round().clip(0, 255).astype(np.uint8))
 
@@ -115,7 +114,7 @@ def _check(width: int, height: int, most: int) -> None:
 
 
 def _webp_size(head: bytes) -> tuple[int, int]:
-    """Width and height from the first bytes of a WebP file, in any of its three forms; zeros for all other files."""
+    """Read width and height from the header of a WebP file (VP8, VP8L or VP8X); zeros for other formats."""
     if head[:4] != b"RIFF" or head[8:12] != b"WEBP":
         return 0, 0
     kind, content = head[12:16], head[20:30]
@@ -127,10 +126,10 @@ def _webp_size(head: bytes) -> tuple[int, int]:
     return int.from_bytes(content[6:8], "little") & 0x3FFF, int.from_bytes(content[8:10], "little") & 0x3FFF
 
 
-# Only formats that Pillow decodes by itself: some others start a helper program.
+# Only formats that Pillow decodes itself: for some others it starts an external program.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-MOST_PIXELS = 50_000_000  # more than cameras take; each of the threads that read may need 400 MB for such a picture
+MOST_PIXELS = 50_000_000  # each reader thread may need 400 MB for a picture of this size
 
 
 def list_folder(root: Path) -> list[tuple[Path, str]]:
@@ -141,18 +140,18 @@ def list_folder(root: Path) -> list[tuple[Path, str]]:
         )
     classes = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     for folder in classes:
-        if re.search("[\ud800-\udfff]", folder.name):  # how Python marks bytes that are no UTF-8
+        if re.search("[\ud800-\udfff]", folder.name):  # surrogate escapes: the name is not valid UTF-8
             raise TorchcapsError(f"the folder {printable(str(folder))} has a name that is no text: rename it")
     return [(path, folder.name) for folder in classes for path in sorted(folder.iterdir()) if is_picture(path)]
 
 
 def is_picture(path: Path) -> bool:
-    """Return whether a file has the suffix of a picture and is not hidden."""
+    """Return whether a file has a picture's suffix and is not hidden."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
 def list_table(table: Path) -> list[tuple[Path, str]]:
-    """List every row of a CSV file; paths are relative to its folder."""
+    """List the (path, label) rows of a CSV file; paths are relative to its folder."""
     try:
         with table.open(newline="", encoding="utf-8-sig") as stream:
             rows = csv.DictReader(stream)
@@ -190,7 +189,10 @@ def read_pictures(paths: Sequence[Path], *, boundary: Path | None, size: int, gr
 
 
 def read_picture(path: Path, *, boundary: Path | None, size: int, grey: bool) -> Tensor | str:
-    """Return a uint8 image (C, size, size), or the reason why not; ``boundary=None`` allows any link."""
+    """Return a uint8 image (C, size, size), or an error message.
+
+    The path must resolve to a file inside ``boundary``; None allows any.
+    """
     try:
         if boundary is not None and not path.resolve().is_relative_to(boundary):
             return f"{path} leads out of {boundary}"
@@ -199,5 +201,5 @@ def read_picture(path: Path, *, boundary: Path | None, size: int, grey: bool) ->
         return decode_square(path, size=size, grey=grey, formats=FORMATS, most_pixels=MOST_PIXELS)
     except TorchcapsError as error:
         return f"{path} {error}"
-    except (OSError, RuntimeError) as error:  # links in a circle, and names that no system takes
+    except (OSError, RuntimeError) as error:  # circular links and invalid file names
         return f"{path} cannot be read: {error}"

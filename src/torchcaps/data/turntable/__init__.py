@@ -1,8 +1,8 @@
-"""Turntable: a generated stand-in for smallNORB, since that can't be had everywhere.
+"""Turntable: a generated substitute for smallNORB, which is not available everywhere.
 
-Ten toys of each of smallNORB's five categories (toys.py) on a table under a lamp, drawn by sphere tracing
-(tracing.py): the same viewpoints, lightings, stereo pairs and splits, so every smallNORB experiment runs on either by
-name. A pure function of the seed; drawn once, then kept in the cache.
+Ten toys of each of smallNORB's five categories (toys.py), rendered by sphere tracing (tracing.py) with the same
+viewpoints, lightings, stereo pairs and splits, so every smallNORB experiment also runs on this dataset. The images are
+a pure function of the seed; they are rendered once and cached.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ from torchcaps.data.turntable.toys import make_toy
 from torchcaps.data.turntable.tracing import EYES, LIGHTS, render
 from torchcaps.progress import progress_bar
 
-VERSION = 4  # of the drawings: a change makes caches be drawn anew
-SMALL = 3  # the stride of turntable-small
+VERSION = 4  # of the rendered images: a new version invalidates caches
+SMALL = 3  # stride of turntable-small
 
 
 def draw_row(solid: Solid, elevation: int, stride: int, size: int) -> NDArray[np.uint8]:
-    """All azimuths and lightings from one elevation: (azimuths, lightings, 2 cameras, size, size).
+    """Render all azimuths and lightings at one elevation: (azimuths, lightings, 2 cameras, size, size).
 
-    Traced at twice the size and averaged: without that, edges would be jagged.
+    Rendered at twice the size and averaged, against aliasing.
     """
     azimuths, lights = AZIMUTHS[::stride], list(LIGHTS[::stride])
     cameras = []
-    for side in (-EYES / 2, EYES / 2):
-        turned = [azimuth + side for azimuth in azimuths]
-        fine = render(solid, turned, [float(elevation)] * len(turned), lights, 2 * size)
+    for offset in (-EYES / 2, EYES / 2):
+        angles = [azimuth + offset for azimuth in azimuths]
+        fine = render(solid, angles, [float(elevation)] * len(angles), lights, 2 * size)
         squares = fine.reshape(len(azimuths), len(lights), size, 2, size, 2)
         cameras.append((squares.mean(axis=(3, 5)) * 255 + 0.5).astype(np.uint8))
     return np.stack(cameras, axis=2)
 
 
 def draw_split(split: str, stride: int, size: int, seed: int) -> Tensors:
-    """All pairs of a split with their factors, in the order category, instance, elevation, azimuth, lighting."""
+    """Render all pairs of a split with their factors, ordered by category, instance, elevation, azimuth, lighting."""
     toys = [(category, instance) for category in range(len(CATEGORIES)) for instance in INSTANCES[split]]
     elevations, azimuths, lightings = ELEVATIONS[::stride], AZIMUTHS[::stride], LIGHTINGS[::stride]
     solids = {toy: make_toy(*toy, seed) for toy in toys}
     jobs = [(solids[toy], elevation) for toy in toys for elevation in elevations]
     images = np.empty((len(jobs), len(azimuths), len(lightings), 2, size, size), dtype=np.uint8)
     with (
-        ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool,  # numpy lets other threads run while it computes
+        ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool,  # numpy releases the GIL
         progress_bar(f"drawing turntable {split}", len(jobs)) as advance,
     ):
         for number, row in enumerate(pool.map(lambda job: draw_row(job[0], job[1], stride, size), jobs)):
@@ -79,7 +79,7 @@ def draw_split(split: str, stride: int, size: int, seed: int) -> Tensors:
 
 
 def open_turntable(split: str, *, stride: int = 1, size: int = SIZE, seed: int = 0) -> TensorImages:
-    """One split, in an order that looks random: the first images of the set are a fair sample of it.
+    """Open one split in a fixed shuffled order, so that its first images are a representative sample.
 
     A stride of n keeps every n-th azimuth, elevation and lighting.
     """

@@ -1,7 +1,7 @@
-"""Five kinds of toys built from solids; every instance draws its own proportions.
+"""Random toys of smallNORB's five categories, built from primitives.
 
-The kinds are smallNORB's: four-legged animals, human figures, airplanes, trucks and cars. The ranges are wide, so
-that instances differ as much as the toys of a shelf do: a giraffe and a pig, a van and a racing car.
+The categories are four-legged animals, human figures, airplanes, trucks and cars. Each instance has random proportions
+from wide ranges, so that instances differ as much as a giraffe and a pig, or a van and a racing car.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy as np
 from torchcaps.data.datasets.viewpoints import CATEGORIES
 from torchcaps.data.turntable.solids import Block, Limb, Point, Primitive, Solid, Wheel, stand_up
 
-Draw = Callable[[float, float], float]  # a number between two others
+Draw = Callable[[float, float], float]  # draws a uniform number between two bounds
 
 
 def make_toy(category: int, instance: int, seed: int) -> Solid:
-    """One toy: a pure function of its numbers."""
-    numbers = np.random.default_rng([seed, category, instance])
+    """Build one toy: a pure function of the arguments."""
+    generator = np.random.default_rng([seed, category, instance])
 
     def draw(low: float, high: float) -> float:
-        return float(low + (high - low) * numbers.random())
+        return float(low + (high - low) * generator.random())
 
     return stand_up(BUILDERS[CATEGORIES[category]](draw))
 
 
 def away(start: Point, length: float, pitch: float, yaw: float = 0.0) -> Point:
-    """The point at a distance from another: pitch upward from the horizontal, yaw to the left of forward (degrees)."""
+    """Return the point at a distance from another; pitch is upward from horizontal, yaw left of forward (degrees)."""
     up, left = math.radians(pitch), math.radians(yaw)
     x, y, z = start
     flat = length * math.cos(up)
@@ -58,7 +58,7 @@ def animal(draw: Draw) -> list[Primitive]:
 
 
 def human(draw: Draw) -> list[Primitive]:
-    """Legs apart or in stride, trunk, arms bent in any way, head, sometimes a hat or a load; a thin base plate."""
+    """Legs apart or in stride, trunk, bent arms, head, sometimes a backpack; a thin base plate."""
     legs, trunk, wide, thick = draw(0.55, 0.85), draw(0.4, 0.65), draw(0.16, 0.3), draw(0.1, 0.18)
     lean = draw(-12, 15)
     hip: Point = (0.0, 0.0, legs)
@@ -87,7 +87,7 @@ def human(draw: Draw) -> list[Primitive]:
 
 
 def airplane(draw: Draw) -> list[Primitive]:
-    """A hull, wings high or low and straight or swept, tail with fin, engines, wheels."""
+    """A fuselage, high or low, straight or swept wings, a tail with fin, engines, landing gear."""
     long, thick = draw(0.7, 1.1), draw(0.09, 0.2)
     high = draw(0.2, 0.4) + thick
     span, chord, sweep = draw(0.55, 1.1), draw(0.12, 0.3), draw(-0.05, 0.7)
@@ -123,20 +123,20 @@ def airplane(draw: Draw) -> list[Primitive]:
 
 
 def truck(draw: Draw) -> list[Primitive]:
-    """A cab, a load (box, tank, open bed or nothing but low sides), four to ten wheels."""
+    """A cab, a load (box, tank, or open bed with or without a heap), four or six wheels."""
     long, wide = draw(0.65, 1.1), draw(0.24, 0.34)
     radius = draw(0.11, 0.2)
     floor = radius * draw(1.1, 1.5)
     cab_long, cab_high = draw(0.16, 0.28), draw(0.22, 0.4)
     cab_x = long - cab_long
-    bonnet = draw(0.0, 0.3)
-    load_long = (2 * long - 2 * cab_long - bonnet - 0.05) / 2
+    hood = draw(0.0, 0.3)
+    load_long = (2 * long - 2 * cab_long - hood - 0.05) / 2
     load_x = -long + load_long
     top = draw(0.2, 0.55)
     parts: list[Primitive] = [
         Block((0, 0, floor), (long, wide * 0.7, 0.06), 0.02),
         Block(
-            (cab_x - bonnet, 0, floor + cab_high),
+            (cab_x - hood, 0, floor + cab_high),
             (cab_long, wide * 0.95, cab_high),
             0.05,
             draw(0.0, 0.2),
