@@ -34,7 +34,7 @@ class SafeConsole(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        # Python flushes the stream once more when it ends.
+        # Python flushes the stream once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
     def _check_buffer(self) -> None:
@@ -56,15 +56,14 @@ def error_console() -> Console:
 def progress_bar(description: str, total: int | None, *, unit: str = "") -> Iterator[Advance]:
     """Show a progress bar while the block runs; the block calls the yielded function with the amount completed.
 
-    ``total=None`` shows activity where the total is unknown. ``unit="bytes"``
-    counts in kB, MB and so on.
+    ``total=None`` shows activity without a total. ``unit="bytes"`` counts in kB, MB and so on.
     """
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), count, TimeRemainingColumn())
     console = error_console()
-    # A bar in a log file would be noise.
+    # No bar in a log file.
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(description, total=total)
         yield lambda amount: progress.update(task, advance=amount)

@@ -1,7 +1,6 @@
-"""How fast datasets give their images, in one process on one core.
+"""Benchmark the throughput of datasets in one process on one core.
 
-Each figure is given twice: per second of the core's own time, which other programs on the machine cannot change, and
-by the clock on the wall, which is the same on a machine with nothing else to do.
+Each figure is given per second of CPU time, which is independent of other load on the machine, and of wall-clock time.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from torchcaps.data.transforms import Augmentation
 from torchcaps.progress import progress_bar
 
 BATCH = 128
-# Images per second that the project asks for, and seconds to open a set that is here.
+# Target images per second, and target seconds to open a dataset whose files are present.
 TARGETS = {"mnist with shift": 60_000, "affnist generation": 10_000, "multimnist with both targets": 20_000}
 OPEN_TARGET = 1.0
 
 
 def best_of(work: Callable[[], int], *, rounds: int = 5, seconds: float = 0.5) -> tuple[float, float]:
-    """Seconds per image in the best of some rounds: of the core's time, and by the clock."""
+    """Return the CPU seconds and the wall-clock seconds per image, each the best of several rounds."""
     work()
     spent = []
     for _ in range(rounds):
@@ -39,7 +38,7 @@ def best_of(work: Callable[[], int], *, rounds: int = 5, seconds: float = 0.5) -
 
 
 def measure_datasets() -> list[dict[str, object]]:
-    """One row for each measurement, with its target."""
+    """Run all measurements; return one row each, with its target."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -75,11 +74,11 @@ def _measure_on_one_core() -> list[dict[str, object]]:
 
 
 def open_once() -> int:
-    """From CIFAR-10's files to memory, verified: one piece of work."""
+    """Verify CIFAR-10's training files and load them into memory."""
     open_cifar("train")
     return 1
 
 
 def row(what: str, unit: str, measured: float, clock: float, target: float) -> dict[str, object]:
-    """One line of the result; ``measured`` is of the core's time."""
+    """Return one row of the result; ``measured`` is based on CPU time."""
     return {"what": what, "unit": unit, "measured": measured, "by the clock": clock, "target": target}

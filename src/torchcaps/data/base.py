@@ -34,7 +34,7 @@ class Batch:
 
 
 class ImageSet(ABC):
-    """Labeled images of one shape, indexed by batches: indexing one image at a time in Python would be too slow."""
+    """Labeled images of one shape, read by the batch: indexing single images in Python would be too slow."""
 
     shape: tuple[int, int, int]  # channels, height, width
     class_names: tuple[str, ...]

@@ -37,14 +37,14 @@ class DatasetRecord:
     splits: dict[str, int]  # images per split
     licence: str
     citation: str
-    open: Callable[[str], ImageSet]  # takes the name of a split; downloads or generates what is missing
+    open: Callable[[str], ImageSet]  # takes the name of a split; downloads or generates missing files
     files: tuple[File, ...] = ()  # empty for a generated dataset
     sources: tuple[Source, ...] = ()
-    folder: str = ""  # of the files, where several datasets share them; the name by default
+    folder: str = ""  # folder of the files if several datasets share them; the name by default
     by_hand: str = ""  # "folder/file" that the user must provide, since no checksum of it was published
-    augmentation: str = ""  # the default for training, see transforms.py
+    augmentation: str = ""  # default for training, see transforms.py
     labels_per_image: int = 1
-    digests: dict[str, str] = field(default_factory=dict)  # of images that may change, see image_folder.py
+    digests: dict[str, str] = field(default_factory=dict)  # digests of images that may change, see image_folder.py
     crop: int | None = None  # size of the crops that a model sees: random in training, the center otherwise
 
     @property
@@ -55,7 +55,7 @@ class DatasetRecord:
 
 
 class DatasetRegistry(Registry[DatasetRecord]):
-    """Datasets by name; the record of a family such as ``images:FOLDER`` is made on request."""
+    """Datasets by name; the record of a family such as ``images:FOLDER`` is created on request."""
 
     def __init__(self) -> None:
         super().__init__("dataset")

@@ -1,8 +1,8 @@
-"""affNIST: MNIST's test digits under affine change, on 40x40. Generated, or read from the official file.
+"""affNIST: affine transformed MNIST test digits, 40x40, generated or read from the official file.
 
-The generated form follows gu2021, section 3.1: rotation within 20 degrees, shear within 45 degrees, scale 0.8 to
-1.2 on each axis, shift within 8 pixels on each axis. Digit k is changed by numbers that depend on (seed, k) only,
-so every model meets the same images. One trains on ``mnist-40``'s digits, which are this set's training split.
+The generated version follows gu2021, section 3.1: rotation within 20 degrees, shear within 45 degrees, scale 0.8 to
+1.2 and shift within 8 pixels on each axis. The transform of digit k depends only on (seed, k), so every model sees the
+same images. The training split is ``mnist-40``.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ AT_ONCE = 500
 
 
 def change_digits(digits: TensorImages, seed: int, side: int = CANVAS) -> TensorImages:
-    """Every digit once, changed by numbers drawn from RANGES, which stay with it as its factors.
+    """Apply one random affine transform to each digit; its parameters, drawn from RANGES, become the factors.
 
-    ``side`` is that of the images made; on another than affNIST's, shifts are in proportion to it.
+    ``side`` is the size of the result; shifts are scaled in proportion to it.
     """
     positions = torch.arange(len(digits))
     factors = {
         name: (low + (high - low) * uniform(seed, stream, positions)).float()
         for stream, (name, (low, high)) in enumerate(RANGES.items())
     }
-    turned, sheared = rotation(factors["rotation"]), shearing(factors["shear"], torch.zeros(len(digits)))
-    matrices = turned @ sheared @ scaling(factors["scale_x"], factors["scale_y"])
+    rotations, shears = rotation(factors["rotation"]), shearing(factors["shear"], torch.zeros(len(digits)))
+    matrices = rotations @ shears @ scaling(factors["scale_x"], factors["scale_y"])
     for name in ("shift_x", "shift_y"):
         factors[name] = factors[name] * (side / CANVAS)
     shifts = torch.stack([factors["shift_x"], factors["shift_y"]], dim=1)
@@ -67,7 +67,7 @@ def change_digits(digits: TensorImages, seed: int, side: int = CANVAS) -> Tensor
 
 
 def open_affnist(split: str, seed: int = 0) -> TensorImages:
-    """Training: digits placed on 40x40. Test: digits under affine change."""
+    """Open one split: digits placed on a 40x40 canvas for training, affine transformed digits for test."""
     return open_placed(split) if split == "train" else change_digits(open_mnist(split), seed)
 
 
@@ -81,13 +81,16 @@ def read_affnist(path: Path) -> TensorImages:
         )
     if labels.is_floating_point() and not torch.equal(labels, labels.round()):
         raise TorchcapsError(f"{path}: labels must be whole numbers")
-    # One image is one column, in MATLAB's order: down each column of pixels first.
+    # Each column is one image in column-major order.
     pictures = images.t().reshape(-1, 1, CANVAS, CANVAS).transpose(2, 3).contiguous()
     return TensorImages(pictures, labels, DIGITS)
 
 
 def open_official(split: str) -> TensorImages:
-    """Training: as above. Test: the official file, which must be put in place by hand: no checksum was published."""
+    """Open one split: training as in ``open_affnist``, test from the official file.
+
+    The user must provide that file, because no checksum of it was published.
+    """
     if split == "train":
         return open_placed(split)
     path = find_manual_file(BY_HAND)

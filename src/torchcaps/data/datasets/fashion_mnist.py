@@ -1,4 +1,4 @@
-"""Fashion-MNIST: 70,000 pictures of clothes in MNIST's format, 28x28 grey. https://arxiv.org/abs/1708.07747"""
+"""Fashion-MNIST: 70,000 images of clothes in MNIST's format, 28x28 grayscale. https://arxiv.org/abs/1708.07747"""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SOURCES = (
 
 
 def open_fashion(split: str) -> TensorImages:
-    """One split of Fashion-MNIST."""
+    """Open one split of Fashion-MNIST."""
     folder = fetch_files("fashion-mnist", FILES, SOURCES, needed=files_of(split, FILES))
     return read_split(split, folder, CLOTHES)
 

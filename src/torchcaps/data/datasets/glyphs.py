@@ -1,6 +1,6 @@
-"""Glyphs: seven-segment digits under random affine change, generated: they need no file and no network.
+"""Glyphs: seven-segment digits under random affine transforms, generated without files or network access.
 
-Easy enough that a small network learns them in seconds; made for trying things out and for tests.
+A small network learns them in seconds; made for experiments and tests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torchcaps.data.base import TensorImages
 from torchcaps.data.registry import DatasetRecord, datasets
 
 DIGITS = tuple("0123456789")
-# Rows and columns (first, last) of the seven segments on a 28x28 canvas, in the usual order a to g.
+# First and last row, first and last column of the segments a to g on a 28x28 canvas.
 SEGMENTS = (
     (5, 7, 9, 19),
     (5, 14, 17, 19),
@@ -29,7 +29,7 @@ COUNTS = {"train": 6000, "test": 1000}
 
 
 def draw_digits() -> Tensor:
-    """The ten upright digits. Shape (10, 1, 28, 28)."""
+    """Draw the ten upright digits. Shape (10, 1, 28, 28)."""
     canvas = torch.zeros(10, 1, 28, 28)
     for digit, names in enumerate(LIT):
         for name in names:
@@ -39,13 +39,13 @@ def draw_digits() -> Tensor:
 
 
 def make_glyphs(split: str) -> TensorImages:
-    """All images of a split; the same ones every time."""
+    """Generate all images of a split from a fixed seed."""
     generator = torch.Generator().manual_seed(SEEDS[split])
     count = COUNTS[split]
     labels = torch.arange(count) % 10
     noise = torch.empty(count, 2, 3).uniform_(-1, 1, generator=generator)
-    change = torch.eye(2, 3) + noise * torch.tensor([0.25, 0.25, 0.2])  # shape of each digit, then its place
-    grid = F.affine_grid(change, [count, 1, 28, 28], align_corners=False)
+    theta = torch.eye(2, 3) + noise * torch.tensor([0.25, 0.25, 0.2])  # linear part, translation
+    grid = F.affine_grid(theta, [count, 1, 28, 28], align_corners=False)
     images = F.grid_sample(draw_digits()[labels], grid, align_corners=False)
     images += 0.1 * torch.randn(images.shape, generator=generator)
     return TensorImages((images.clamp(0, 1) * 255).to(torch.uint8), labels, DIGITS)

@@ -1,4 +1,4 @@
-"""MNIST: 70,000 handwritten digits, 28x28 grey, and the form of it that is trained for affNIST."""
+"""MNIST: 70,000 handwritten digits, 28x28 grayscale, and their 40x40 version used to train for affNIST."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CITATION = "LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to d
 LICENCE = "CC BY-SA 3.0"
 COUNTS = {"train": 60_000, "test": 10_000}
 CANVAS = 40  # affNIST's image size
-PLACES = {"train": 0, "test": 1}  # the seeds of where digits lie on the canvas
+PLACES = {"train": 0, "test": 1}  # seeds of the positions on the canvas
 
 FILES = (
     File(
@@ -61,38 +61,38 @@ SOURCES = (
 
 
 def read_split(split: str, folder: Path, class_names: tuple[str, ...]) -> TensorImages:
-    """Read one split of a set in MNIST's four-file layout, packed or not."""
+    """Read one split of a dataset in MNIST's four-file layout, compressed or not."""
     names = (f"{PREFIX[split]}-images-idx3-ubyte.gz", f"{PREFIX[split]}-labels-idx1-ubyte.gz")
     images, labels = (locate_file(folder, name) or folder / name for name in names)
     return TensorImages(read_idx(images, 3).unsqueeze(1), read_idx(labels, 1), class_names)
 
 
 def files_of(split: str, files: tuple[File, ...]) -> list[File]:
-    """The files that one split needs."""
+    """Return the files of one split."""
     return [file for file in files if file.name.startswith(PREFIX[split])]
 
 
 def open_mnist(split: str) -> TensorImages:
-    """One split of MNIST."""
+    """Open one split of MNIST."""
     return read_split(split, fetch_files("mnist", FILES, SOURCES, needed=files_of(split, FILES)), DIGITS)
 
 
 def open_placed(split: str) -> TensorImages:
-    """MNIST's digits, each somewhere on a black 40x40 canvas: always the same place for the same digit.
+    """Open one split of MNIST with each digit at a random but fixed position on a black 40x40 canvas.
 
-    This is the training side of affNIST (gu2021, section 3.1). Factors: row and column of the digit's corner.
+    This is the training set for affNIST (gu2021, section 3.1). Factors: row and column of the digit's top left corner.
     """
     digits = open_mnist(split)
-    free = CANVAS - digits.shape[1] + 1
+    offsets = CANVAS - digits.shape[1] + 1
     positions = torch.arange(len(digits))
-    offset = torch.stack([integers(PLACES[split], axis, positions, free) for axis in (0, 1)], dim=1)  # (N, 2)
+    offset = torch.stack([integers(PLACES[split], axis, positions, offsets) for axis in (0, 1)], dim=1)  # (N, 2)
     parts = chunks(len(digits), 1000)
     images = torch.cat([place(digits.images[part], offset[part], (CANVAS, CANVAS)) for part in parts])
     return TensorImages(images, digits.labels, DIGITS, {"row": offset[:, 0], "column": offset[:, 1]})
 
 
 def mnist_record(name: str, description: str, size: int, opener: Callable[[str], ImageSet]) -> DatasetRecord:
-    """A record of a set that is made of MNIST's own digits."""
+    """Create the record of a dataset made from MNIST's files."""
     return DatasetRecord(
         name=name,
         description=description,

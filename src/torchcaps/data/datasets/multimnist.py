@@ -1,8 +1,8 @@
-"""MultiMNIST: two overlaid digits of different classes on 36x36, made on the fly and never stored.
+"""MultiMNIST: two overlaid digits of different classes, 36x36, generated on the fly.
 
 sabour2017, section 6; gu2021, section 3.2: each digit is shifted by up to 4 pixels on a 36x36 canvas and overlaid
-(sum, clipped) with one of another class from the same split. Image k is a pure function of (seed, k), so the stream
-is random-access, resumable and shardable. Each digit is the first of 1,000 images: 60 million for training.
+(sum, clipped) with one of another class from the same split. Image k is a pure function of (seed, k), so the dataset
+is random-access, resumable and shardable. Each digit is the first of 1,000 training images: 60 million in total.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PER_DIGIT = {"train": 1000, "test": 1}
 
 
 class OverlaidDigits(ImageSet):
-    """Image k has digit ``k mod N`` first; the second digit and both shifts are its draw number ``k // N``.
+    """Overlaid pairs: image k has ``k mod N`` as its first digit; draw ``k // N`` is the second digit and both shifts.
 
-    All (second digit, shift, shift) of a first digit are counted, and cut into ``per_digit`` equal blocks; draw n
-    takes one from block n, turned by an amount of the digit's own. So no draw of a digit ever repeats another.
+    All combinations (second digit, shift, shift) of a first digit are numbered and divided into ``per_digit`` equal
+    blocks. Each draw takes one combination from a block of its own, so no combination of a digit repeats.
     """
 
     def __init__(self, digits: TensorImages, seed: int, per_digit: int) -> None:
@@ -42,15 +42,15 @@ class OverlaidDigits(ImageSet):
         return len(self.digits) * self.per_digit
 
     def draw(self, indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """First digit (B,), second digit (B,), and the corners (B, 2, 2): digit, then row and column."""
+        """Return the first digits (B,), the second digits (B,), and the corners (B, 2, 2): digit, (row, column)."""
         first, number = indices % len(self.digits), indices // len(self.digits)
         own = self.digits.labels[first]
         others = len(self.digits) - self.sizes[own]
         block = others * self.places**4 // self.per_digit
-        turned = (number + integers(self.seed, 0, first, self.per_digit)) % self.per_digit
-        choice = turned * block + integers(self.seed, 1, indices, block)
+        rotated = (number + integers(self.seed, 0, first, self.per_digit)) % self.per_digit
+        choice = rotated * block + integers(self.seed, 1, indices, block)
         corners = torch.stack([choice // self.places**axis % self.places for axis in range(4)], dim=1)
-        rank = choice // self.places**4  # among the digits of other classes, so step over our own
+        rank = choice // self.places**4  # among the digits of other classes: skip the first digit's class
         second = self.by_class[rank + self.sizes[own] * (rank >= self.starts[own])]
         return first, second, corners.reshape(-1, 2, 2)
 
@@ -63,7 +63,7 @@ class OverlaidDigits(ImageSet):
         return Batch(targets.sum(dim=1).clamp_(max=1), self.digits.labels[both], targets=targets)
 
     def divide(self, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
-        """Hold out digits, not pairs: a digit that is seen in training must not be in a validation image."""
+        """Hold out digits, not pairs, so that no training digit appears in a validation image."""
         held = min(count, len(self.digits) // 6)
         draws = -(-count // held)
         order = torch.randperm(len(self.digits), generator=torch.Generator().manual_seed(seed))
@@ -73,7 +73,7 @@ class OverlaidDigits(ImageSet):
 
 
 def open_multimnist(split: str, seed: int = 0) -> OverlaidDigits:
-    """One split; both digits come from MNIST's same split."""
+    """Open one split; both digits come from the same split of MNIST."""
     return OverlaidDigits(open_mnist(split), seed, PER_DIGIT[split])
 
 

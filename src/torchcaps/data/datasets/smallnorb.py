@@ -1,8 +1,7 @@
-"""smallNORB: photographs of 50 toys, stereo pairs. https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/
+"""smallNORB: stereo photographs of 50 toys. https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/
 
-Two forms with the same order, labels and factors: ``smallnorb`` reads the official files, ``smallnorb-jpeg`` the same
-pictures as JPEG files in two zip archives beside the official label files. smallNORB is for research use: torchcaps
-ships no picture of it.
+``smallnorb`` reads the official files; ``smallnorb-jpeg`` reads the same images, in the same order, from JPEG files in
+two zip archives, with the official label files. smallNORB is for research use only: torchcaps contains no image of it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ STEMS = {
     "train": "smallnorb-5x46789x9x18x6x2x96x96-training",
     "test": "smallnorb-5x01235x9x18x6x2x96x96-testing",
 }
-PIXELS, CATEGORY, INFO = 24 + PAIRS * 2 * 96 * 96, 20 + PAIRS * 4, 20 + PAIRS * 4 * 4  # file sizes: header and data
+PIXELS, CATEGORY, INFO = 24 + PAIRS * 2 * 96 * 96, 20 + PAIRS * 4, 20 + PAIRS * 4 * 4  # file sizes, header included
 FILES = (
     File(
         f"{STEMS['train']}-dat.mat.gz",
@@ -78,18 +77,16 @@ FILES = (
     ),
 )
 SOURCES = (Mirror("https://cs.nyu.edu/~ylclab/data/norb-v1.0-small"),)
-
-
 JPEG_SIDE = 96
 JPEG_FILES = (
     File("train.zip", 52_840_323, "sha256:f543d4d0ddee5d8ff677ff2be175f5e4d42844ffa69ac9df2caa51cabff36cd9"),
     File("test.zip", 52_466_807, "sha256:fcedf04423ce7fc0f033f1cc1c4a36d7afb5b7108c8fb6b66c9d939611ecd5e1"),
-    *(replace(file, packed="") for file in FILES if "-dat." not in file.name),  # compressed anew
+    *(replace(file, packed="") for file in FILES if "-dat." not in file.name),  # recompressed
 )
 
 
 def read_factors(folder: Path, stem: str) -> Tensors:
-    """Read the two label files of one split. Factors in degrees and counts, not as NORB's codes."""
+    """Read the two label files of one split; NORB's codes are converted to degrees."""
     parts = {kind: f"{stem}-{kind}.mat.gz" for kind in ("cat", "info")}
     paths = {kind: locate_file(folder, name) or folder / name for kind, name in parts.items()}
     labels, info = read_matrix(paths["cat"], 1), read_matrix(paths["info"], 2)
@@ -111,7 +108,7 @@ def read_factors(folder: Path, stem: str) -> Tensors:
 
 
 def read_toys(folder: Path, stem: str) -> Tensors:
-    """Read the three official files of one split, pixels halved."""
+    """Read the three official files of one split, downsampled by 2."""
     factors = read_factors(folder, stem)
     path = locate_file(folder, f"{stem}-dat.mat.gz") or folder / f"{stem}-dat.mat.gz"
     images = read_matrix(path, 4)
@@ -125,14 +122,14 @@ def read_toys(folder: Path, stem: str) -> Tensors:
 
 
 def decode_jpeg(archive: zipfile.ZipFile, name: str) -> Tensor:
-    """One picture of an archive as bytes (1, 96, 96)."""
+    """Decode one JPEG of an archive: uint8 (1, 96, 96)."""
     if archive.getinfo(name).file_size > JPEG_SIDE**2:
         raise TorchcapsError(f"{name} has more bytes than its {JPEG_SIDE}x{JPEG_SIDE} pixels: no JPEG of smallNORB")
     return decode_square(archive.read(name), size=JPEG_SIDE, grey=True, formats=("JPEG",), most_pixels=JPEG_SIDE**2)
 
 
 def read_jpegs(folder: Path, split: str) -> Tensors:
-    """Read the JPEG pictures of one split, pixels halved, and compare their names with the label files."""
+    """Read the JPEG files of one split, downsampled by 2, and check their names against the label files."""
     factors = read_factors(folder, STEMS[split])
     categories, instances = factors["labels"].tolist(), factors["instance"].tolist()
     names = [
@@ -153,7 +150,7 @@ def read_jpegs(folder: Path, split: str) -> Tensors:
 
 
 def open_smallnorb(split: str) -> TensorImages:
-    """One split of smallNORB at 48x48, cached at that size."""
+    """Open one split of smallNORB at 48x48, cached at that size."""
 
     def make() -> Tensors:
         needed = [file for file in FILES if file.name.startswith(STEMS[split])]
@@ -163,7 +160,7 @@ def open_smallnorb(split: str) -> TensorImages:
 
 
 def open_smallnorb_jpeg(split: str) -> TensorImages:
-    """One split of smallNORB from JPEG pictures at 48x48, cached at that size."""
+    """Open one split of smallNORB from JPEG files at 48x48, cached at that size."""
     pictures = next(file for file in JPEG_FILES if file.name == f"{split}.zip")
 
     def make() -> Tensors:

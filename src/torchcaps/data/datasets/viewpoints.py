@@ -1,9 +1,9 @@
-"""What smallNORB and its generated stand-in have in common: five kinds of toys seen from every side.
+"""Viewpoints, categories and splits shared by smallNORB and turntable.
 
-Each category has ten toys (instances), five for training and five for test, each seen from 9 elevations and 18
-azimuths under 6 lightings by two cameras. hinton2018, section 5: pixels are halved to 48x48; training takes 32x32
-crops at random with random brightness and contrast, and tests take the centre. Its section 5.2 asks how well a
-model does from sides it has never seen: the datasets ``...-azimuth`` and ``...-elevation``.
+Each of the five categories has ten toys (instances), five for training and five for test, at 9 elevations and 18
+azimuths under 6 lightings, from two cameras. As in hinton2018, section 5, images are downsampled to 48x48; training
+uses random 32x32 crops with random brightness and contrast, and tests use the center crop. The datasets ``...-azimuth``
+and ``...-elevation`` test novel viewpoints (section 5.2).
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ FAMILIAR: dict[str, tuple[int, ...]] = {"azimuth": (300, 320, 340, 0, 20, 40), "
 
 
 def halve(images: Tensor) -> Tensor:
-    """Every 2x2 square of pixels to its mean. Bytes (N, C, 2H, 2W) to bytes (N, C, H, W)."""
+    """Average each 2x2 square of pixels. uint8 (N, C, 2H, 2W) to uint8 (N, C, H, W)."""
     count, channels, height, width = images.shape
     squares = images.reshape(count, channels, height // 2, 2, width // 2, 2)
     result = torch.empty(count, channels, height // 2, width // 2, dtype=torch.uint8)
-    for part in chunks(count, 1000):  # sums need 16 bits: not for a whole dataset at once
+    for part in chunks(count, 1000):  # limit the memory of the 16-bit sums
         result[part] = ((squares[part].to(torch.int16).sum(dim=(3, 5), dtype=torch.int16) + 2) // 4).to(torch.uint8)
     return result
 
 
 def as_image_set(tensors: Tensors) -> TensorImages:
-    """Images, labels, and everything else as factors."""
+    """Create an image set from "images" and "labels"; all other tensors become factors."""
     factors = {name: values for name, values in tensors.items() if name not in ("images", "labels")}
     return TensorImages(tensors["images"], tensors["labels"], CATEGORIES, factors)
 
 
 def with_viewpoints(whole: TensorImages, factor: str, chosen: Sequence[int]) -> TensorImages:
-    """The images whose azimuth, elevation (degrees), lighting or instance is one of these."""
+    """Select the images whose ``factor`` (azimuth, elevation, lighting or instance) is one of ``chosen``."""
     return whole.where(torch.isin(whole.factors[factor], torch.tensor(chosen)))
 
 
 def one_camera(whole: TensorImages) -> TensorImages:
-    """The left camera's images only. (N, 2, H, W) to (N, 1, H, W)."""
+    """Select the left camera's images. (N, 2, H, W) to (N, 1, H, W)."""
     return TensorImages(whole.images[:, :1].contiguous(), whole.labels, whole.class_names, whole.factors)
 
 
 def split_by_viewpoint(open_whole: Callable[[str], TensorImages], factor: str) -> Callable[[str], TensorImages]:
-    """An opener with three splits.
+    """Return a function that opens one of three splits.
 
-    ``train``: training toys from familiar sides; ``familiar``: test toys from the same sides; ``test``: test toys
-    from all other sides.
+    ``train``: training toys at familiar viewpoints; ``familiar``: test toys at the same viewpoints; ``test``: test toys
+    at all other viewpoints.
     """
 
     def open_split(split: str) -> TensorImages:
@@ -72,7 +72,7 @@ def split_by_viewpoint(open_whole: Callable[[str], TensorImages], factor: str) -
 
 
 def add_viewpoint_records(record: DatasetRecord, open_whole: Callable[[str], TensorImages]) -> None:
-    """Register a set, its one-camera form and its two splits by viewpoint."""
+    """Register a dataset, its one-camera version and its two splits by viewpoint."""
     datasets.add(record)
     name, _, height, width = record.name, *record.shape
     datasets.add(
