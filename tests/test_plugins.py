@@ -73,7 +73,7 @@ names = itertools.count()
         ("def broken(:", "cannot be loaded: SyntaxError"),
         ("import no_such_package", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_package'"),
         ("1 / 0", "cannot be loaded: ZeroDivisionError"),
-        (EXAMPLE.read_text().replace("consensus", "dynamic"), "routing 'dynamic' is registered already"),
+        (EXAMPLE.read_text().replace("consensus", "dynamic"), "routing 'dynamic' is already registered"),
     ],
 )
 def test_a_file_that_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:

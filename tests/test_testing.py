@@ -34,7 +34,7 @@ def broken(
     ("routing", "message"),
     [
         (broken(lambda pose, _: pose[:, :, :1]), "poses have shape"),
-        (broken(lambda pose, _: pose + torch.rand(1)), "another pose the second time"),
+        (broken(lambda pose, _: pose + torch.rand(1)), "a second call with the same votes differs"),
         (broken(lambda pose, _: pose, couplings=False), "no couplings are returned"),
         (broken(lambda pose, _: pose - pose.mean(0)), "images of a batch influence each other"),
         (broken(lambda pose, _: pose / pose.norm(dim=3, keepdim=True)), "zero votes give a pose that is not finite"),

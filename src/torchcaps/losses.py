@@ -115,8 +115,8 @@ def spread_loss(scores: Tensor, targets: Tensor, *, margin: float = LAST_MARGIN)
     """
     if (targets.sum(1) != 1).any():
         raise TorchcapsError(
-            "spread loss needs exactly one true class per image, got targets with another number: "
-            "train with 'margin' or 'bce' if images have two labels"
+            "spread loss needs exactly one true class per image, got none or several: "
+            "use 'margin' or 'bce' if images have two labels"
         )
     true_score = (scores * targets).sum(1, keepdim=True)
     behind = (margin - (true_score - scores)).clamp_min(0).square()

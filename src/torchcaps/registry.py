@@ -28,7 +28,7 @@ class Registry(Generic[R]):
     def add(self, record: R) -> None:
         """Add a record; raise an error if the name is taken."""
         if record.name in self._records:
-            raise TorchcapsError(f"{self.kind} '{record.name}' is registered already: choose another name")
+            raise TorchcapsError(f"{self.kind} '{record.name}' is already registered: choose another name")
         self._records[record.name] = record
 
     def get(self, name: str) -> R:

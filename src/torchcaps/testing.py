@@ -69,7 +69,7 @@ def _check_outcome(build: Build, shape: LayerShape, index: Tensor | None) -> Non
         _ensure(routed.activation.shape == expected[:3], f"activations have shape {tuple(routed.activation.shape)}")
         inside = bool(((routed.activation >= 0) & (routed.activation <= 1)).all())
         _ensure(inside, "an activation is below 0 or above 1")
-    _ensure(_same(routed.pose, _route(routing, votes, index).pose), "the same votes give another pose the second time")
+    _ensure(_same(routed.pose, _route(routing, votes, index).pose), "a second call with the same votes differs")
     _ensure(len(routed.couplings) > 0, "no couplings are returned")
     for couplings in routed.couplings:
         _ensure(couplings.shape == votes.shape[:4], f"couplings have shape {tuple(couplings.shape)}, not (B, P, I, J)")
@@ -124,7 +124,7 @@ def _check_memory(build: Build, shape: LayerShape, index: Tensor | None) -> None
             value.add_(0.1 * torch.rand_like(value))  # as after some training
     second.load_state_dict(first.state_dict())
     same = _same(_route(first, votes, index).pose, _route(second, votes, index).pose)
-    _ensure(same, "a routing that was saved and loaded gives another pose")
+    _ensure(same, "the poses change after saving and loading")
 
 
 def _check_order(build: Build, any_child_order: bool, any_parent_order: bool) -> None:
@@ -139,7 +139,7 @@ def _check_order(build: Build, any_child_order: bool, any_parent_order: bool) ->
     if any_parent_order:
         order = torch.arange(SHAPE.parents).roll(1)
         same = _same(pose[:, :, order], _route(routing, votes[:, :, :, order], None, activation).pose)
-        _ensure(same, "permuting the parents does more than permute the poses")
+        _ensure(same, "permuting the parents does not just permute the poses")
 
 
 def _check_learning(build: Build, steps: int = 150) -> None:
@@ -173,7 +173,7 @@ def _check_learning(build: Build, steps: int = 150) -> None:
     with torch.no_grad():
         capsules, labels = draw(300)
         accuracy = (score(stack(capsules)[0]).argmax(1) == labels).float().mean().item()
-    _ensure(accuracy >= 0.9, f"a toy task with three classes is not learned: {accuracy:.0%} right after {steps} steps")
+    _ensure(accuracy >= 0.9, f"a toy task with three classes is not learned: accuracy {accuracy:.0%}, {steps} steps")
 
 
 def _same(first: Tensor, second: Tensor) -> bool:

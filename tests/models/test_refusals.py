@@ -18,7 +18,7 @@ from torchcaps.models import Ensemble, create_model
         ("ar-capsnet", {"routing": "em"}, "the capsules below have only a pose"),
         ("g-capsnet-conv", {"routing": "em"}, "the capsules below have only a pose"),
         ("capsnet", {"routing": "attention"}, "over 1152 children"),
-        ("ar-capsnet", {"routing": "discriminative-l1"}, "cannot climb: choose another routing"),
+        ("ar-capsnet", {"routing": "discriminative-l1"}, "outside backpropagation.*: choose another routing"),
         ("capsnet", {"transform": "conv"}, "transform 'conv' is unknown.*One of: dense, shared"),
         ("capsnet", {"nonlinearity": "sqush"}, "did you mean 'squash'"),
         ("capsnet", {"rectifier": "gelu"}, "rectifier 'gelu' is unknown"),

@@ -54,7 +54,7 @@ def test_unknown_names_suggest_the_nearest() -> None:
         torchcaps.create_model("capsnet", pretrained="mnist-labtop")
     with pytest.raises(TorchcapsError, match="there are no pretrained weights for model 'lenet'"):
         torchcaps.create_model("lenet", pretrained="mnist-laptop")
-    with pytest.raises(TorchcapsError, match="bring their own settings, got classes"):
+    with pytest.raises(TorchcapsError, match="determine all settings, got classes"):
         torchcaps.create_model("capsnet", pretrained="mnist-laptop", classes=5)
 
 

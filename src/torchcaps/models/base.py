@@ -81,7 +81,7 @@ class Model(nn.Module, ABC):
     def reconstruct(self, output: Output, labels: Tensor | None = None) -> Tensor:
         """Reconstruct images from the poses of the given classes (B,), by default those with the highest scores."""
         if self.decoder is None or output.pose is None:
-            raise TorchcapsError(f"this {type(self).__name__} has no decoder, so it cannot draw")
+            raise TorchcapsError(f"this {type(self).__name__} has no decoder, so it cannot reconstruct images")
         drawn: Tensor = self.decoder(output.pose, output.scores.argmax(1) if labels is None else labels)
         return drawn
 

@@ -115,8 +115,8 @@ class ResidualStack(CapsuleStack):
         super().__init__(*layers)
         if self.alternating:
             raise TorchcapsError(
-                "ar-capsnet has dropout and residual connections between its capsule layers, through which a routing "
-                "that learns outside backpropagation cannot climb: choose another routing"
+                "ar-capsnet does not support routings that learn outside backpropagation, because of the dropout and "
+                "residual connections between its capsule layers: choose another routing"
             )
         self.dropout = dropout
 

@@ -101,9 +101,7 @@ def create_model(
         values = {"image_size": image_size, "channels": channels, "classes": classes, "size": size}
         given = [setting for setting, value in values.items() if value != defaults[setting]] + list(options)
         if given:
-            raise TorchcapsError(
-                f"weights '{pretrained}' bring their own settings, got {', '.join(given)} as well: leave them out"
-            )
+            raise TorchcapsError(f"weights '{pretrained}' determine all settings, got {', '.join(given)}: omit them")
         return load_pretrained(find_card(name, pretrained))
     record = models.get(name)
     if size not in SIZES:

@@ -68,7 +68,7 @@ class CapsNet(CapsuleModel):
         hidden: tuple[int, int] = (512, 1024),
     ) -> None:
         if min(filters, types, primary_size, class_size, kernel, *hidden) < 1:
-            raise TorchcapsError("a CapsNet needs at least 1 filter, type, pose size, kernel pixel and hidden unit")
+            raise TorchcapsError("CapsNet needs filters, types, sizes, kernel and hidden units of at least 1")
         if rectifier not in RECTIFIERS:
             raise unknown_name("rectifier", rectifier, RECTIFIERS)
         height, width = (conv_output_size(side, (kernel, 1), (kernel, 2)) for side in image_shape[1:])

@@ -41,8 +41,8 @@ class AttentionRouting(Routing):
             raise TorchcapsError(f"attention routing needs a temperature above 0, got {temperature}")
         if (numbers := shape.parents * shape.children**2 * shape.size) > LARGEST_KERNEL:
             raise TorchcapsError(
-                f"attention routing over {shape.children} children of a place would need a kernel of {numbers:,} "
-                f"numbers, and {LARGEST_KERNEL:,} are allowed: use fewer types or a layer like those of ar-capsnet"
+                f"attention routing over {shape.children} children per position would need a kernel of {numbers:,} "
+                f"elements, at most {LARGEST_KERNEL:,} are allowed: use fewer types, or layers like those of ar-capsnet"
             )
         self.temperature = temperature
         self.kernel = nn.Parameter(torch.empty(shape.parents, shape.children * shape.size, shape.children))

@@ -87,8 +87,8 @@ class Routing(nn.Module, ABC):
         super().__init__()
         if self.needs_activation and not shape.activations:
             raise TorchcapsError(
-                f"{type(self).__name__} weighs children by their activation, and the capsules below have only a pose: "
-                "choose another routing, or primary capsules with an activation"
+                f"{type(self).__name__} needs the children's activations, but the capsules below have only a pose: "
+                "choose another routing, or primary capsules with activations"
             )
         self.shape = shape
 
@@ -168,7 +168,7 @@ class RoutingRecord:
 def check_iterations(iterations: int) -> None:
     """Raise an error unless the number of iterations is an integer of a sensible size."""
     if not isinstance(iterations, int) or iterations > MAX_ITERATIONS:
-        raise TorchcapsError(f"routing takes a whole number of iterations up to {MAX_ITERATIONS}, got {iterations}")
+        raise TorchcapsError(f"iterations must be an integer of at most {MAX_ITERATIONS}, got {iterations}")
 
 
 routings: Registry[RoutingRecord] = Registry("routing")
