@@ -117,7 +117,7 @@ def test_a_broken_picture_is_one_sentence(tmp_path: Path) -> None:
     huge.write_bytes(b"P5\n60000 60000\n255\n")
     with pytest.raises(TorchcapsError, match=r"huge\.pgm claims 60000x60000 pixels|cannot be read"):
         read_image(huge, (1, 28, 28))
-    with pytest.raises(TorchcapsError, match="grey or in three colours"):
+    with pytest.raises(TorchcapsError, match="grayscale or RGB"):
         read_image(broken, (2, 32, 32))
 
 

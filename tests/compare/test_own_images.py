@@ -99,7 +99,7 @@ def test_training_says_the_same(run: Run, photos: Path) -> None:  # noqa: F811
     [
         (["compare"], "no model was given"),
         (["compare", "capsnet", "--images", "photos", "--data", "mnist"], "both name a dataset"),
-        (["compare", "--images", "nowhere"], "nowhere is no folder and no CSV file"),
+        (["compare", "--images", "nowhere"], "nowhere is neither a folder nor a CSV file"),
         (["train", "capsnet", "--images", "photos", "--data", "mnist"], "both name a dataset"),
     ],
 )

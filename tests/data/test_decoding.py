@@ -70,12 +70,12 @@ def test_webp_takes_twice_the_memory_so_half_the_pixels(
     content = written(Image.new("RGB", (30, 20)), "WEBP", **settings)
     decode_square(content, size=8, grey=False, formats=FORMATS, most_pixels=1200)
     monkeypatch.delattr(Image, "open")
-    with pytest.raises(TorchcapsError, match=r"^claims 30x20 pixels: at most 599 are taken$"):
+    with pytest.raises(TorchcapsError, match=r"^claims 30x20 pixels: at most 599 are allowed$"):
         decode_square(content, size=8, grey=False, formats=FORMATS, most_pixels=1199)
 
 
 def test_one_pixel_too_many() -> None:
-    with pytest.raises(TorchcapsError, match=r"^claims 31x20 pixels: at most 619 are taken$"):
+    with pytest.raises(TorchcapsError, match=r"^claims 31x20 pixels: at most 619 are allowed$"):
         decode_square(written(Image.new("L", (31, 20)), "PNG"), size=8, grey=True, formats=FORMATS, most_pixels=619)
 
 

@@ -144,7 +144,7 @@ def test_validation_holds_out_digits_not_pairs() -> None:
 def test_one_class_cannot_be_overlaid() -> None:
     digits = some_digits()
     digits.labels[:] = 4
-    with pytest.raises(TorchcapsError, match="two classes at least"):
+    with pytest.raises(TorchcapsError, match="at least two classes"):
         OverlaidDigits(digits, 0, 1)
 
 

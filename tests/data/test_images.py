@@ -121,10 +121,10 @@ def test_nothing_outside_is_followed(root: Path, tmp_path: Path) -> None:
     (root / "linked-class").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     folder = open_images(root, size=16)
     assert folder.train.class_names == ("blue", "red")
-    assert sorted("leads out of" in problem for problem in folder.skipped) == [True, True]
+    assert sorted("is outside" in problem for problem in folder.skipped) == [True, True]
     table = root / "labels.csv"
     table.write_text(f"path,label\n../secret.png,a\n{secret},b\nred/0.png,a\nblue/0.png,b\n")
-    with pytest.raises(TorchcapsError, match="leads out of"):
+    with pytest.raises(TorchcapsError, match="is outside"):
         open_images(table, strict=True)
 
 
@@ -159,7 +159,7 @@ def test_damaged_pictures_never_crash(root: Path, place: int, value: int, name: 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda root: root / "none", "is no folder and no CSV file"),
+        (lambda root: root / "none", "is neither a folder nor a CSV file"),
         (lambda root: root / "red", "has pictures of 0 classes, at least 2"),
     ],
 )

@@ -290,7 +290,7 @@ def test_wrong_file_is_refused_and_the_next_source_tried(
         fetch_files("things", FILES, [Mirror(f"{address}/bad")])
     with caplog.at_level(logging.WARNING):
         fetch_files("things", FILES, [Mirror(f"{address}/bad"), Mirror(f"{address}/shelf")])
-    assert "refused a file from" in caplog.text
+    assert "rejected a file from" in caplog.text
     check(empty_cache)
 
 

@@ -170,7 +170,7 @@ def test_rotate_shear_and_scale_are_one_resampling(images: Tensor) -> None:
         ("shft=2", "did you mean 'shift'"),
         ("shift", "should be written shift=NUMBER"),
         ("shift=two", "should be written shift=NUMBER"),
-        ("shift=1.5", "a whole number is needed"),
+        ("shift=1.5", "an integer is needed"),
         ("shift=-1", "out of range"),
         ("rotate=nan", "out of range"),
         ("scale=1", "out of range"),

@@ -203,5 +203,5 @@ def test_a_class_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
     except (OSError, UnicodeError):
         pytest.skip("this file system takes no such name")
     Image.new("L", (9, 9)).save(folder / "a.png")
-    with pytest.raises(TorchcapsError, match=r"^the folder .*cat�.* has a name that is no text"):
+    with pytest.raises(TorchcapsError, match=r"^the folder .*cat�.* has a name that is not valid UTF-8"):
         list_folder(tmp_path / "pets")

@@ -165,7 +165,7 @@ def parse(part: str) -> tuple[str, float]:
     if not 0 <= amount <= LARGEST.get(name, 10_000):
         raise TorchcapsError(f"augmentation '{part}' is out of range: 0 to {LARGEST.get(name, 10_000):g}")
     if name in WHOLE and amount != int(amount):
-        raise TorchcapsError(f"augmentation '{part}' counts pixels: a whole number is needed")
+        raise TorchcapsError(f"augmentation '{part}' is in pixels: an integer is needed")
     return name, amount
 
 

@@ -80,7 +80,7 @@ def read_affnist(path: Path) -> TensorImages:
             f"{path}: expected {CANVAS**2} x N bytes of images, found {tuple(images.shape)} {images.dtype}"
         )
     if labels.is_floating_point() and not torch.equal(labels, labels.round()):
-        raise TorchcapsError(f"{path}: labels must be whole numbers")
+        raise TorchcapsError(f"{path}: labels must be integers")
     # Each column is one image in column-major order.
     pictures = images.t().reshape(-1, 1, CANVAS, CANVAS).transpose(2, 3).contiguous()
     return TensorImages(pictures, labels, DIGITS)
@@ -97,7 +97,7 @@ def open_official(split: str) -> TensorImages:
     if path:
         return read_affnist(path)
     raise TorchcapsError(
-        f"the official affNIST file is not here: unpack {OFFICIAL} into {data_folders('affnist')[0]}, "
+        f"the official affNIST file was not found: unpack {OFFICIAL} into {data_folders('affnist')[0]}, "
         "or use the dataset 'affnist', which is generated"
     )
 

@@ -64,7 +64,7 @@ def records_in(path: Path) -> int:
     except OSError as error:
         raise TorchcapsError(f"{path} cannot be read: {error}") from error
     if not size or size % RECORD:
-        raise TorchcapsError(f"{path} is no CIFAR-10 file: {size} bytes are no whole number of records of {RECORD}")
+        raise TorchcapsError(f"{path} is not a CIFAR-10 file: its {size} bytes are not a multiple of {RECORD}")
     return size // RECORD
 
 

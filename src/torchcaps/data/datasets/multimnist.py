@@ -36,7 +36,7 @@ class OverlaidDigits(ImageSet):
         self.sizes = torch.bincount(digits.labels, minlength=len(digits.class_names))
         self.starts = self.sizes.cumsum(0) - self.sizes
         if int((self.sizes > 0).sum()) < 2:
-            raise TorchcapsError("overlaid digits need two classes at least")
+            raise TorchcapsError("overlaid digits need at least two classes")
 
     def __len__(self) -> int:
         return len(self.digits) * self.per_digit

@@ -95,9 +95,9 @@ def check_file(path: Path, file: File) -> str | None:
             if size > file.size:  # stop early: a gzip bomb may decompress to terabytes
                 return f"{path.name} holds more than the expected {file.size} bytes"
     except (OSError, EOFError, zlib.error) as error:
-        return f"{path.name} cannot be unpacked: {error}"
+        return f"{path.name} cannot be decompressed: {error}"
     if size < file.size:
-        return f"{path.name} is cut short: {size} bytes of {file.size}"
+        return f"{path.name} is truncated: {size} bytes of {file.size}"
     if digest.hexdigest() != expected:
         return f"{path.name} is not the original: expected {algorithm} {expected}, found {digest.hexdigest()}"
     return None
@@ -179,7 +179,7 @@ def _download_from(source: Source, missing: list[File], target: Path, tried: lis
             if not fetched.is_file():
                 left.append(file)
             elif problem := check_file(fetched, file):
-                log.warning("refused a file from %s: %s", source.label, problem)
+                log.warning("rejected a file from %s: %s", source.label, problem)
                 tried.append(f"{source.label} ({problem})")
                 left.append(file)
             else:

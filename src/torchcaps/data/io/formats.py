@@ -60,7 +60,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
             magic = tuple(header[:4])
             if magic != (0, 0, UNSIGNED_BYTE, dimensions):
                 raise TorchcapsError(
-                    f"{path} is no IDX file of {dimensions}-dimensional bytes: "
+                    f"{path} is not an IDX file of {dimensions}-dimensional bytes: "
                     f"expected it to begin with 0 0 {UNSIGNED_BYTE} {dimensions}, found {' '.join(map(str, magic))}"
                 )
             shape = struct.unpack(f">{dimensions}I", header[4:])
@@ -68,7 +68,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     except (OSError, EOFError, zlib.error) as error:
         raise TorchcapsError(f"{path} cannot be read: {error}") from error
     if not content:
-        raise TorchcapsError(f"{path} holds nothing: its header gives the sizes {shape}")
+        raise TorchcapsError(f"{path} is empty: its header gives the sizes {shape}")
     return torch.frombuffer(content, dtype=torch.uint8).reshape(shape)
 
 
@@ -90,7 +90,7 @@ def read_matrix(path: Path, dimensions: int) -> Tensor:
             magic, found = struct.unpack("<Ii", header)
             if magic not in MAGIC:
                 known = " or ".join(f"{number:#x}" for number in MAGIC)
-                raise TorchcapsError(f"{path} is no binary matrix: it begins with {magic:#x}, expected {known}")
+                raise TorchcapsError(f"{path} is not a binary matrix: it begins with {magic:#x}, expected {known}")
             if found != dimensions:
                 raise TorchcapsError(f"{path} has {found} dimensions, expected {dimensions}")
             shape = struct.unpack(f"<{places}i", sizes)[:dimensions]
@@ -120,7 +120,7 @@ def read_struct(path: Path, name: str, fields: Sequence[str]) -> dict[str, Tenso
     try:
         return _find_struct(path.read_bytes(), name, fields)
     except (OSError, DamagedError, struct.error, zlib.error) as error:
-        raise TorchcapsError(f"{path} is no MATLAB 5 file with the struct '{name}': {str(error)[:200]}") from error
+        raise TorchcapsError(f"{path} is not a MATLAB 5 file with the struct '{name}': {str(error)[:200]}") from error
 
 
 def _find_struct(content: bytes, name: str, fields: Sequence[str]) -> dict[str, Tensor]:
@@ -142,7 +142,7 @@ def unpack(body: memoryview) -> bytes:
     stream = zlib.decompressobj()
     content = stream.decompress(body, LARGEST)
     if stream.unconsumed_tail:
-        raise DamagedError(f"a variable unpacks to more than {LARGEST} bytes")
+        raise DamagedError(f"a variable decompresses to more than {LARGEST} bytes")
     return content
 
 
@@ -188,7 +188,7 @@ def _fields_of(body: memoryview, order: str, name: str, wanted: Sequence[str]) -
     if found != name:
         return None
     if kind != STRUCT or math.prod(shape) != 1:
-        raise DamagedError(f"'{name}' is no single struct")
+        raise DamagedError(f"'{name}' is not a single struct")
     width_bytes, names = _next(parts)[1], bytes(_next(parts)[1])
     width = struct.unpack(order + "i", width_bytes)[0]
     if not 0 < width <= 64 or len(names) % width:
@@ -204,12 +204,12 @@ def _fields_of(body: memoryview, order: str, name: str, wanted: Sequence[str]) -
 def _numbers(kind: int, body: memoryview, order: str) -> Tensor:
     """Read a numeric array; MATLAB may store it in a smaller type than its class."""
     if kind != MATRIX:
-        raise DamagedError("a field is no array")
+        raise DamagedError("a field is not an array")
     parts = elements(body, order)
     array_class, shape, _ = _head(parts, order)
     stored, content = _next(parts)
     if array_class not in CLASSES or stored not in STORED:
-        raise DamagedError("a field is no array of numbers")
+        raise DamagedError("a field is not a numeric array")
     values = np.frombuffer(content, dtype=order + STORED[stored]) if len(content) % _width(stored) == 0 else None
     if values is None or values.size != math.prod(shape):
         raise DamagedError(f"an array of {shape} holds {len(content)} bytes of data")

@@ -48,7 +48,7 @@ def open_picture(source: Path | bytes, *, formats: tuple[str, ...], most_pixels:
     except TorchcapsError:
         raise
     except UnidentifiedImageError as error:  # its message names the stream object
-        raise UnreadableError("cannot be read: it is no picture, or its beginning is damaged") from error
+        raise UnreadableError("cannot be read: it is not a picture, or its header is damaged") from error
     except Exception as error:  # Pillow raises many types for damaged files: struct, zlib, syntax, index, memory
         raise UnreadableError(f"cannot be read: {error}") from error
 
@@ -110,7 +110,7 @@ def _deep_square(picture: Image.Image, size: int) -> Image.Image:
 
 def _check(width: int, height: int, most: int) -> None:
     if width * height > most:
-        raise TorchcapsError(f"claims {width}x{height} pixels: at most {most:,} are taken")
+        raise TorchcapsError(f"claims {width}x{height} pixels: at most {most:,} are allowed")
 
 
 def _webp_size(head: bytes) -> tuple[int, int]:
@@ -136,12 +136,12 @@ def list_folder(root: Path) -> list[tuple[Path, str]]:
     """List every picture in the subfolders with the name of its subfolder."""
     if not root.is_dir():
         raise TorchcapsError(
-            f"{root} is no folder and no CSV file: give a folder with one subfolder of pictures per class"
+            f"{root} is neither a folder nor a CSV file: give a folder with one subfolder of pictures per class"
         )
     classes = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     for folder in classes:
         if re.search("[\ud800-\udfff]", folder.name):  # surrogate escapes: the name is not valid UTF-8
-            raise TorchcapsError(f"the folder {printable(str(folder))} has a name that is no text: rename it")
+            raise TorchcapsError(f"the folder {printable(str(folder))} has a name that is not valid UTF-8: rename it")
     return [(path, folder.name) for folder in classes for path in sorted(folder.iterdir()) if is_picture(path)]
 
 
@@ -171,7 +171,7 @@ def picture_form(shape: tuple[int, int, int]) -> tuple[int, bool]:
     channels, height, width = shape
     if channels not in (1, 3) or height != width:
         raise TorchcapsError(
-            f"a picture becomes a square in grey or in three colours, and the model wants {shape} (channels, height, "
+            f"pictures are read as square grayscale or RGB images, but the model expects {shape} (channels, height, "
             "width): use images of the dataset that it was trained on"
         )
     return height, channels == 1
@@ -195,9 +195,9 @@ def read_picture(path: Path, *, boundary: Path | None, size: int, grey: bool) ->
     """
     try:
         if boundary is not None and not path.resolve().is_relative_to(boundary):
-            return f"{path} leads out of {boundary}"
+            return f"{path} is outside {boundary}"
         if not path.is_file():  # opening a pipe would block forever
-            return f"{path} is no file"
+            return f"{path} is not a file"
         return decode_square(path, size=size, grey=grey, formats=FORMATS, most_pixels=MOST_PIXELS)
     except TorchcapsError as error:
         return f"{path} {error}"

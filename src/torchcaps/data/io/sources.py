@@ -154,7 +154,7 @@ def run_client(command: list[str], label: str, folder: Path) -> None:
                 command, cwd=folder, capture_output=True, text=True, check=False, timeout=CLIENT_SECONDS
             )
         except subprocess.TimeoutExpired:
-            raise TorchcapsError(f"{command[0]} gave no answer in {CLIENT_SECONDS} seconds") from None
+            raise TorchcapsError(f"{command[0]} timed out after {CLIENT_SECONDS} seconds") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise TorchcapsError(f"{command[0]} could not fetch {label}: {lines[-1]}")
