@@ -50,7 +50,7 @@ def test_a_vote_reaches_the_attention_of_its_own_place_and_parent_only() -> None
 
 
 def test_too_many_children_are_refused_in_one_sentence() -> None:
-    with pytest.raises(TorchcapsError, match=r"over 1152 children .* kernel of 212,336,640 numbers.*use fewer types"):
+    with pytest.raises(TorchcapsError, match=r"over 1152 children .* kernel of 212,336,640 elements.*use fewer types"):
         create_routing("attention", LayerShape(1, 1152, 10, 16))
     with pytest.raises(TorchcapsError, match="temperature above 0, got 0"):
         create_routing("attention", SHAPE, temperature=0)
