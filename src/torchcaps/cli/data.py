@@ -28,7 +28,7 @@ def short_count(count: int) -> str:
 
 
 def datasets_command(plugin: Plugin = None, json: AsJson = False) -> None:
-    """List datasets with image counts, shapes and licenses."""
+    """List datasets with image counts and shapes; --json adds licenses, classes and citations."""
     from torchcaps.data import datasets
     from torchcaps.data.registry import dataset_status
 
@@ -54,16 +54,13 @@ def datasets_command(plugin: Plugin = None, json: AsJson = False) -> None:
         (
             record.name,
             dataset_status(record).state,
-            record.licence,
             " + ".join(map(short_count, record.splits.values())),
             "x".join(map(str, record.shape)),
-            str(len(record.class_names)),
         )
         for record in datasets
     ]
-    table += [(f"{family}:FOLDER", "your images", "", "", "", "") for family in datasets.families]
-    columns = ("name", "state", "license", "images", "shape", "classes")
-    console.print_table("Datasets", columns, table, numbers=3)
+    table += [(f"{family}:FOLDER", "your images", "", "") for family in datasets.families]
+    console.print_table("Datasets", ("name", "state", "images", "shape"), table, numbers=2)
 
 
 @data_app.command("list")

@@ -74,7 +74,7 @@ class DiscriminativeRouting(Routing):
         # Copied, because the backward pass may run after an ascent step.
         couplings = self.couplings.to(votes.dtype, copy=True)
         pose = commonly_weighted_votes(couplings, votes)
-        return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)])
+        return Routed(pose, couplings=[couplings.expand(votes.shape[0], -1, -1, -1)])
 
     @torch.no_grad()
     def after_step(self, votes: Tensor, slope: Tensor) -> None:

@@ -43,7 +43,7 @@ class TrainableRouting(Routing):
     ) -> Routed:
         couplings = self.couplings.to(votes.dtype)
         pose = commonly_weighted_votes(couplings, votes)
-        return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)])
+        return Routed(pose, couplings=[couplings.expand(votes.shape[0], -1, -1, -1)])
 
 
 routings.add(
