@@ -58,7 +58,7 @@ def test_explain_writes_figures_and_a_page(typed: Typed, tmp_path: Path) -> None
     for arguments, message in (
         (["nowhere"], "nowhere is not a directory, so it is not a run"),
         (["run", "gone.png"], "gone.png is neither a file nor a number"),
-        (["run", "1000"], "there is no image 1000: the set has images 0 to 999"),
+        (["run", "1000"], "there is no image 1000: the dataset has images 0 to 999"),
         (["run", "--only", "vote"], "explanation 'vote' is unknown: did you mean 'votes'?"),
         (["run", "--data", "glyph"], "dataset 'glyph' is unknown: did you mean 'glyphs'?"),
         (["run", "--decoder", "nowhere"], "nowhere is not a directory, so it is not a run"),
