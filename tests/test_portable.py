@@ -27,11 +27,11 @@ for name in ("SIGKILL", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGALRM"):
 import torchcaps
 for each in pkgutil.walk_packages(torchcaps.__path__, "torchcaps."):
     importlib.import_module(each.name)
-from torchcaps.doctor import find_devices
+from torchcaps.doctor import check_devices
 from torchcaps.train.processes import stop_requests
 with stop_requests() as stop:
     assert not stop()
-list(find_devices())
+list(check_devices())
 print("all imported")
 """
 

@@ -19,7 +19,7 @@ RUNS = {
     "tune_routing.py": ([*SMALL, "--trials", "2"], "with {'iterations'"),
     "watch_training.py": (SMALL, "best at step"),
 }
-PLUGINS = {"my_attack.py", "my_routing.py", "my_squash.py"}  # tests/test_plugins.py trains with them
+PLUGINS = {"my_attack.py", "my_dataset.py", "my_routing.py", "my_squash.py"}  # tests/test_plugins.py trains with them
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not EXAMPLES.is_dir(), reason="only a clone has the examples")]
 
 

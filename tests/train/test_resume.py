@@ -124,7 +124,7 @@ def test_a_checkpoint_beyond_the_last_step_ends_the_run(tmp_path: Path, caplog: 
     stop_after(run, 5)
     change_devices(run, steps=4)
     assert fit_run(run, should_stop=lambda: True).step == 5
-    assert "at step 5, beyond the 4 steps" in caplog.text
+    assert "at step 5, past the 4 steps" in caplog.text
     assert run.best.is_file()
 
 

@@ -28,7 +28,7 @@ def short_count(count: int) -> str:
 
 
 def datasets_command(plugin: Plugin = None, json: AsJson = False) -> None:
-    """List datasets with image counts and shapes; --json adds licenses, classes and citations."""
+    """List datasets with image counts and shapes."""
     from torchcaps.data import datasets
     from torchcaps.data.registry import dataset_status
 

@@ -73,7 +73,7 @@ def format_value(value: float, unit: str) -> str:
 def format_published(value: float) -> str:
     """Format a published value with the digits of the paper, and with thousands separators.
 
-    >>> show_published(99.22), show_published(66.0), show_published(13500000)
+    >>> format_published(99.22), format_published(66.0), format_published(13500000)
     ('99.22', '66', '13,500,000')
     """
     return f"{value:,.0f}" if value >= 1000 else f"{value:.10g}"
