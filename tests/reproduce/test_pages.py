@@ -110,7 +110,7 @@ def test_nothing_measured_is_told(tmp_path: Path) -> None:
     assert "Nothing of this was measured yet." in page
     with pytest.raises(TorchcapsError, match="has no results: create some"):
         read_report(tmp_path)
-    with pytest.raises(TorchcapsError, match="there is no folder"):
+    with pytest.raises(TorchcapsError, match="does not exist: run 'torchcaps reproduce' first"):
         find_specs(tmp_path / "nowhere")
 
 

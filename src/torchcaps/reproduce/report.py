@@ -46,7 +46,7 @@ def find_specs(folder: Path, extra: Spec | None = None) -> list[Spec]:
     """Return the shipped specs, or ``extra`` alone; results of an unknown paper are refused."""
     if not folder.is_dir():
         raise TorchcapsError(
-            f"there is no folder {folder}: create results with 'torchcaps reproduce', or name another folder"
+            f"the results folder {folder} does not exist: run 'torchcaps reproduce' first, or pass another folder"
         )
     known = list_papers()
     if extra is not None:
