@@ -1,4 +1,4 @@
-"""The convolution through Fourier transforms gives PyTorch's own numbers, values and gradients."""
+"""FFT convolution gives the values and gradients of PyTorch's convolution."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from torchcaps.kernels import autotune, convolution
 from torchcaps.kernels.autotune import Case, spectral_is_faster, worth_measuring
-from torchcaps.kernels.convolution import spectral_convolution
-from torchcaps.kernels.dft import bins, dft_plan
+from torchcaps.kernels.convolution import bins, dft_plan, spectral_convolution
 from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import Conv2d
 
@@ -56,7 +55,7 @@ def test_same_as_pytorch(shape: tuple[int, ...], layout: torch.memory_format) ->
 
 
 def test_paper_size_layer() -> None:
-    """Held to double precision: over 20,736 products PyTorch's own sum is off by more than ours on some processors."""
+    """Compared with float64: the error of PyTorch's float32 sum of 20,736 products is larger on some processors."""
     images, weight = leaves(2, 256, 256, 20, 9)
     expected = F.conv2d(images.double(), weight.double(), stride=2)
     assert relative(spectral_convolution(images, weight, 2), expected) < 1e-6

@@ -1,4 +1,4 @@
-"""The fused form of dynamic routing is held to its plain definition and to the paper's loops."""
+"""Fused dynamic routing agrees with the plain implementation and with the loop reference."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_empty_batch(choice: str, iterations: int) -> None:
     assert not any(slope.any() for slope in slopes)
 
 
-def test_memory_is_given_back() -> None:
+def test_memory_is_freed() -> None:
     layer, capsules = make(3)
     routed = layer._route_factors(capsules)
     assert routed is not None

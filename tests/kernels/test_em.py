@@ -1,4 +1,4 @@
-"""The fused form of EM routing is held to its plain definition."""
+"""Fused EM routing agrees with the plain implementation."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_agrees_with_the_plain_form(name: str, iterations: int) -> None:
 @pytest.mark.parametrize("iterations", [3, 5])
 @pytest.mark.parametrize("name", ["stride 1", "coordinates"])
 def test_as_near_to_float64_as_the_plain_form(name: str, iterations: int) -> None:
-    """Five rounds of EM magnify rounding, in the plain form as in this one: float64 is the judge of both."""
+    """Five iterations of EM amplify rounding errors in both implementations, so both are compared with float64."""
     layer, capsules = make(name, iterations=iterations)
     fused, fused_gradients = gradients(layer, capsules)
     with use_kernels("plain"):
@@ -120,8 +120,8 @@ def test_a_gradient_can_be_differentiated_again() -> None:
         assert worst([fused], [twice()]) < 1e-4
 
 
-def test_memory_is_given_back() -> None:
-    """A result that its own history held would never be freed."""
+def test_memory_is_freed() -> None:
+    """A reference cycle between a result and its graph would never be freed."""
     layer, capsules = make("stride 1")
     routed = layer._route_factors(capsules)
     assert routed is not None

@@ -1,4 +1,4 @@
-"""Choice between fast kernels and plain PyTorch definitions, and the thread pool of the kernels."""
+"""Choice between fast kernels and plain PyTorch definitions, and the thread pool of the CPU's kernels."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import unknown_name
+from torchcaps.functional import HALF_PRECISION
 
 CHOICES = ("auto", "plain", "fast")  # fast: skip the autotuning
 _forced: ContextVar[str | None] = ContextVar("torchcaps_kernels", default=None)  # per thread or asyncio task
@@ -36,8 +37,29 @@ def fused_is_chosen() -> bool:
 
 
 def runs_compiled(tensor: Tensor) -> bool:
-    """Whether kernels support a tensor: float32 on a CPU, in eager mode."""
+    """Whether the CPU's kernels support a tensor: float32 on a CPU, in eager mode."""
     return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not torch.compiler.is_compiling()
+
+
+def runs_on_triton(*tensors: Tensor) -> bool:
+    """Whether Triton's kernels may run: they are not disabled, Triton is installed, and it supports the tensors' GPU.
+
+    Half precision is converted to float32. With ``TRITON_INTERPRET=1`` Triton interprets its kernels on CPU tensors,
+    which is slow and meant for tests.
+    """
+    if kernel_choice() == "plain" or find_spec("triton") is None:
+        return False
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return all(
+        (interpreted or triton_supports(each.device)) and each.dtype in (torch.float32, *HALF_PRECISION)
+        for each in tensors
+    )
+
+
+@cache
+def triton_supports(device: torch.device) -> bool:
+    """Whether Triton generates code for a device: NVIDIA GPUs from compute capability 7.0 on, and AMD's."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
 
 
 @contextlib.contextmanager

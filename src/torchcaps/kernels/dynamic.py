@@ -15,18 +15,25 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional import VoteFactors
-from torchcaps.kernels.dispatch import fused_is_chosen, on_threads, runs_compiled
+from torchcaps.kernels.dispatch import fused_is_chosen, on_threads, runs_compiled, runs_on_triton
 
 Nonlinearity = Callable[[Tensor], Tensor]
 Plain = Callable[[Tensor, Tensor], Tensor]
 
 
 def fused_dynamic_applies(factors: VoteFactors) -> bool:
-    """Whether the fused kernel supports this case: a dense transform of vectors in float32 on a CPU."""
+    """Whether a fused kernel supports this case: a dense transform of vectors, on a CPU in float32 or on a GPU."""
     slots = factors.child_index.shape[1]
     dense = len(factors.child_index) == 1 and len(factors.weight) == slots and not len(factors.offset)
     vectors = factors.poses.shape[2] == 1
-    return dense and vectors and fused_is_chosen() and runs_compiled(factors.poses) and runs_compiled(factors.weight)
+    if not (dense and vectors):
+        return False
+    if runs_on_triton(factors.poses, factors.weight):
+        from torchcaps.kernels.triton_dynamic import dynamic_tile_fits
+
+        _, inner, size, types = factors.weight.shape
+        return dynamic_tile_fits(inner, types, size)
+    return fused_is_chosen() and runs_compiled(factors.poses) and runs_compiled(factors.weight)
 
 
 def fused_dynamic_routing(
@@ -37,6 +44,10 @@ def fused_dynamic_routing(
     ``plain`` is the plain definition, used for second derivatives.
     """
     arguments = (children, weight, iterations, nonlinearity, plain)
+    if runs_on_triton(children):
+        from torchcaps.kernels.triton_dynamic import triton_dynamic
+
+        return triton_dynamic(*arguments)
     pose: Tensor = _FusedDynamic.apply(*arguments)  # type: ignore[no-untyped-call]
     return pose
 
@@ -73,11 +84,18 @@ class _FusedDynamic(torch.autograd.Function):
         children, weight = ctx.saved_tensors
         nonlinearity, plain = ctx.again
         if torch.is_grad_enabled():  # create_graph=True
-            inputs = [each for each in (children, weight) if each.requires_grad]
-            found = iter(torch.autograd.grad(plain(children, weight), inputs, gradient, create_graph=True))
-            return *(next(found) if each.requires_grad else None for each in (children, weight)), None, None, None
+            return plain_dynamic_gradient(children, weight, plain, gradient)
         dsums, dlogits = _through_iterations(ctx.kept, gradient, nonlinearity)
         return *_factor_gradients(ctx.kept, dsums, dlogits, children, weight), None, None, None
+
+
+def plain_dynamic_gradient(
+    children: Tensor, weight: Tensor, plain: Plain, gradient: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Gradients that can be differentiated again, by the plain definition."""
+    inputs = [each for each in (children, weight) if each.requires_grad]
+    found = iter(torch.autograd.grad(plain(children, weight), inputs, gradient, create_graph=True))
+    return *(next(found) if each.requires_grad else None for each in (children, weight)), None, None, None
 
 
 def _through_iterations(kept: Any, gradient: Tensor, nonlinearity: Nonlinearity) -> tuple[Any, Any]:

@@ -10,8 +10,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchcaps.kernels.em_votes import C2, C3, C4, C5, C6, HALF, LN2_HIGH, LN2_LOW, LOG2_E, LOWEST, ONE, ZERO
-from torchcaps.kernels.numba_support import compiled, inner
+from torchcaps.kernels.numba_support import (
+    C2,
+    C3,
+    C4,
+    C5,
+    C6,
+    HALF,
+    LN2_HIGH,
+    LN2_LOW,
+    LOG2_E,
+    LOWEST,
+    ONE,
+    ZERO,
+    compiled,
+    inner,
+)
 
 
 @inner

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional import VoteFactors
-from torchcaps.kernels.dispatch import fused_is_chosen, on_threads, runs_compiled
+from torchcaps.kernels.dispatch import fused_is_chosen, on_threads, runs_compiled, runs_on_triton
 from torchcaps.progress import progress_bar
 
 Array = Any  # numpy arrays of float32 and int32
@@ -34,9 +34,15 @@ class Schedule:
 
 
 def fused_em_applies(factors: VoteFactors) -> bool:
-    """Whether the fused kernel supports these tensors: float32 on a CPU, in eager mode."""
+    """Whether a fused kernel supports these tensors: float32 on a CPU, or on a GPU with Triton, in eager mode."""
+    if factors.activation is None:
+        return False
     tensors = (factors.poses, factors.activation, factors.weight)
-    return fused_is_chosen() and all(each is not None and runs_compiled(each) for each in tensors)
+    if runs_on_triton(*tensors):
+        from torchcaps.kernels.triton_em import em_tile_fits
+
+        return em_tile_fits(factors)
+    return fused_is_chosen() and all(map(runs_compiled, tensors))
 
 
 def fused_em(
@@ -46,6 +52,10 @@ def fused_em(
 
     ``plain`` is the plain definition, used for second derivatives.
     """
+    if runs_on_triton(factors.poses):
+        from torchcaps.kernels.triton_em import triton_em
+
+        return triton_em(factors, beta_u, beta_a, schedule, plain)
     _compile_once()
     arguments = (factors.poses, factors.activation, factors.weight, beta_u, beta_a)
     mean, active = _FusedEM.apply(*arguments, factors, schedule, plain)  # type: ignore[no-untyped-call]
@@ -92,7 +102,7 @@ class _FusedEM(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph=True
-            return _plain_gradient(ctx, dmean, dactive)
+            return plain_em_gradient(ctx, dmean, dactive)
         from torchcaps.kernels.em_gradient import em_backward
 
         problem: _Problem = ctx.problem
@@ -164,7 +174,7 @@ class _Problem:
         return votes, dvotes, columns, columns.reshape(8, self.lanes), powers, powers.view(np.float32)
 
 
-def _plain_gradient(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
+def plain_em_gradient(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
     factors, plain = ctx.again
     poses, active, weight, beta_u, beta_a = ctx.saved_tensors
     again = VoteFactors(poses, active, weight, factors.child_index, factors.weight_index, factors.offset)

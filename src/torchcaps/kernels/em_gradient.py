@@ -5,26 +5,22 @@ The gradient of a vote is a sum over the iterations of (a number per slot and pa
     dV = sum_t s_t (dmean_t + 2 (V - mean_t) dvariance_t)  -  sum_t dlog_t (V - mean_t) / variance_t
 
 with s_t the normalized weight of the vote in the M-step and dlog_t the gradient of its log density in the E-step.
-Names are those of ``em_votes``.
+Names are those of ``em_loops``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from torchcaps.kernels.em_votes import (
-    HALF,
+from torchcaps.kernels.em_loops import (
     LARGEST_VOTE,
-    ONE,
-    TWO,
-    ZERO,
     add_columns,
     compute_votes,
     exponential,
     fill_columns,
     log_densities,
 )
-from torchcaps.kernels.numba_support import compiled, inner
+from torchcaps.kernels.numba_support import HALF, ONE, TWO, ZERO, compiled, inner
 
 
 @inner

@@ -1,4 +1,4 @@
-"""Kernels between threads, and in a process that was forked after they ran."""
+"""Kernels in several threads, and in a process forked after they ran."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torchcaps.models import create_model
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
 
-def test_a_choice_holds_in_its_own_thread_alone() -> None:
+def test_a_choice_is_local_to_its_thread() -> None:
     """The blocks of two threads overlap: the first is left while the second still runs."""
     inside, left = threading.Barrier(3), threading.Barrier(3)
 
@@ -101,7 +101,7 @@ def test_a_fork_after_use_computes_the_same_on_one_thread(name: str, threads: in
 
 
 @needs_fork
-def test_a_fork_gets_threads_of_its_own(two_threads: None) -> None:
+def test_a_fork_starts_its_own_threads(two_threads: None) -> None:
     """The parent's pool has no threads in the child, where work handed to it would wait forever."""
     shares = [(0, 2), (2, 4)]
     assert on_threads(lambda first, last: (first, last), 4) == shares
