@@ -35,7 +35,7 @@ CAPSNET = NetSpec("capsnet", "laptop", 2, options={"filters": 4, "types": 2, "hi
         (Check("a", 3.0), "reported", None),
     ],
 )
-def test_a_check_says_whether_it_is_met(check: Check, target: str, met: bool | None) -> None:
+def test_whether_a_check_is_met(check: Check, target: str, met: bool | None) -> None:
     assert (check.target, check.met) == (target, met)
     assert check.as_row()["met"] is met
 
@@ -56,6 +56,17 @@ def test_a_case_gives_a_figure_for_every_check(name: str, monkeypatch: pytest.Mo
     assert all(check.measured and check.measured > 0 and check.spread for check in checks)
 
 
+def test_the_case_of_the_gpu_measures_the_routing_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU, where it compares the CPU's kernels and leaves out the GPU's memory."""
+    monkeypatch.setattr(claims, "LARGE", MATRIX)
+    monkeypatch.setattr(claims, "CAPSNET", CAPSNET)
+    checks = claims.gpu_routing(ClaimSettings(ONCE, shrink=64))
+    names = [check.what.partition(", ")[2].partition(":")[0] or "scores" for check in checks]
+    assert names == ["scores", "training", "inference"] * 2
+    assert all(check.met for check in checks if "score" in check.what)
+    assert all(check.measured and check.spread for check in checks if "ours" in check.what)
+
+
 @pytest.mark.process
 def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth, "step_memory", measure_in_process)
@@ -68,7 +79,7 @@ def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.process
-def test_what_is_not_compiled_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forms_that_are_not_compiled_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "LARGE", MATRIX)
     monkeypatch.setattr(claims, "SMALL", MATRIX)
     checks = {check.what: check for check in claims.matrix_capsules(ClaimSettings(ONCE))}

@@ -1,4 +1,4 @@
-"""The comparison with onnxruntime measures what it says, and says so where it cannot."""
+"""The benchmark against onnxruntime."""
 
 from __future__ import annotations
 

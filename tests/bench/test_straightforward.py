@@ -1,4 +1,4 @@
-"""The straightforward forms are there to be slow, not to be wrong."""
+"""The straightforward implementations give the same results as the models."""
 
 from __future__ import annotations
 

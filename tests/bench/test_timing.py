@@ -13,7 +13,7 @@ def test_all_jobs_run_in_every_round_and_once_before() -> None:
     assert [len(values) for values in seconds.values()] == [4, 4]
 
 
-def test_no_new_round_when_the_time_is_over() -> None:
+def test_no_new_round_after_the_time_budget() -> None:
     seconds = time_interleaved({"a": lambda: None}, TimingBudget(rounds=1000, seconds=0))
     assert len(seconds["a"]) == FEWEST_ROUNDS
 
@@ -24,7 +24,7 @@ def test_summary_and_ratio() -> None:
     assert (found["median"], found["rounds"]) == (2.0, 3)
 
 
-def test_threads_are_put_back_even_after_an_error() -> None:
+def test_number_of_threads_is_restored_after_an_error() -> None:
     before = torch.get_num_threads()
 
     def fail_on_more() -> None:

@@ -1,4 +1,4 @@
-"""A training may be watched, and is none the worse for it."""
+"""Callbacks and TensorBoard observe a training without changing it."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from torchcaps.train.tensorboard import coupling_maps
 
 
 class Watcher(Callback):
-    """Writes down what it is told, and does all that a careless one would do."""
+    """Records its calls, reseeds the random number generator and runs the model."""
 
     def __init__(self) -> None:
         self.steps: list[MetricRow] = []
         self.validations: list[MetricRow] = []
         self.ends: list[TrainingProgress] = []
 
-    def on_step(self, line: MetricRow) -> None:
-        self.steps.append(line)
+    def on_step(self, row: MetricRow) -> None:
+        self.steps.append(row)
         torch.manual_seed(len(self.steps))
         torch.rand(7)
 
-    def on_validation(self, line: MetricRow, model: Model) -> None:
+    def on_validation(self, row: MetricRow, model: Model) -> None:
         assert not model.training
         assert not torch.is_grad_enabled()
         model(torch.rand(3, *model.image_shape))
-        self.validations.append(line)
+        self.validations.append(row)
 
     def on_end(self, progress: TrainingProgress, model: Model) -> None:
         self.ends.append(progress)
 
 
 @pytest.mark.parametrize("name", ["tiny", "capsnet"])
-def test_watched_or_not_resumed_or_not_the_weights_are_the_same(tmp_path: Path, name: str) -> None:
+def test_callbacks_and_resuming_do_not_change_the_weights(tmp_path: Path, name: str) -> None:
     alone, watched, stopped = (make(tmp_path / word, name) for word in ("alone", "watched", "stopped"))
     fit_run(alone)
     watcher, first, second = Watcher(), Watcher(), Watcher()
@@ -71,7 +71,7 @@ def test_what_a_step_is_told(tmp_path: Path) -> None:
 
 def test_an_error_of_a_callback_comes_through_and_the_run_can_go_on(tmp_path: Path) -> None:
     class Fails(Callback):
-        def on_validation(self, line: MetricRow, model: Model) -> None:
+        def on_validation(self, row: MetricRow, model: Model) -> None:
             raise ZeroDivisionError
 
     run, alone = make(tmp_path / "run", "tiny"), make(tmp_path / "alone", "tiny")

@@ -1,4 +1,4 @@
-"""``torchcaps.fit``: a model and images of one's own, trained from Python by the loop of the command line."""
+"""``torchcaps.fit``: train your own model on your own images from Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {"batch_size": 32, "learning_rate": 0.01, "device": "
 
 
 class Plain(nn.Module):
-    """A classifier that knows nothing of torchcaps."""
+    """A plain PyTorch classifier."""
 
     def __init__(self, *, capsules: bool = False) -> None:
         super().__init__()

@@ -12,6 +12,7 @@ import torchcaps
 from tests.helpers.tiny_model import Tiny
 from torchcaps.data import load_dataset
 from torchcaps.errors import TorchcapsError
+from torchcaps.losses import LossRecord, losses
 from torchcaps.models import Output
 from torchcaps.train import evaluate_accuracy, fit_run, new_run, read_metrics, resolve, training_splits
 from torchcaps.train.objective import correct
@@ -119,3 +120,43 @@ def test_only_images_that_test_nothing_can_stop_a_run() -> None:
         resolve(**SETTINGS, stop_at_accuracy=99.22)
     config = resolve(**SETTINGS | {"data": "turntable-azimuth"}, stop_on="familiar", stop_at_accuracy=0.9)
     assert config.stop_on == "familiar"
+
+
+def test_a_clipped_gradient_has_at_most_the_given_norm(tmp_path: Path) -> None:
+    """SGD's first momentum is the first gradient."""
+    settings = SETTINGS | {"steps": 1, "optimizer": "sgd", "train_images": 40}
+    norms = []
+    for clip in (None, 0.125):
+        run = new_run(resolve(**settings, clip_norm=clip), tmp_path / str(clip))
+        fit_run(run)
+        state = [value for name, value in load_file(run.last).items() if name.endswith("momentum_buffer")]
+        norms.append(float(torch.nn.utils.get_total_norm(state)))
+    assert norms[0] > 0.2
+    assert norms[1] == pytest.approx(0.125, rel=1e-4)
+
+
+def test_one_cycle_covers_the_steps_of_the_run(tmp_path: Path) -> None:
+    """The rate in the metrics is that of the last step: 1 / 70 % of the steps times the peak."""
+    settings = SETTINGS | {"schedule": "one-cycle:0.07:0.1", "train_images": 40}
+    for name, more, steps in (("epochs", {"epochs": 4}, 12), ("steps", {"epochs": 4, "steps": 10}, 10)):
+        run = new_run(resolve(**settings | more), tmp_path / name)
+        assert fit_run(run).step == steps
+        assert list(read_metrics(run.metrics_file))[-1].learning_rate == pytest.approx(0.1 / steps)
+    run = new_run(resolve(**settings, stop_at_accuracy=0.01), tmp_path / "accuracy")
+    assert fit_run(run).step < 9
+    assert list(read_metrics(run.metrics_file))[-1].learning_rate > 0.02
+
+
+def test_the_pace_of_the_margin_scales_the_progress_of_the_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+
+    def compute(scores: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor, progress: float) -> torch.Tensor:
+        seen.append(progress)
+        return logits.square().mean()
+
+    monkeypatch.setitem(losses._records, "recorded", LossRecord("recorded", "records its progress", compute))
+    for name, pace in (("all", None), ("half", 0.5)):
+        fit_run(new_run(resolve(**SETTINGS, steps=4, loss="recorded", margin_pace=pace), tmp_path / name))
+    assert seen == [0, 0.25, 0.5, 0.75, 0, 0.125, 0.25, 0.375]

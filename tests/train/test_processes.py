@@ -1,4 +1,4 @@
-"""Two real processes share every batch, and end with the weights of one process that had it whole."""
+"""Training with two processes gives the weights of one process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from torchcaps.train.sampler import batch_indices, shard_of
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize("pair", ["capsnet/ddp", "capsnet-l1/ddp", "capsnet/fsdp"])
+@pytest.mark.parametrize("pair", ["capsnet/ddp", "capsnet-l1/ddp", "capsnet/fsdp", "clipped/fsdp"])
 def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) -> None:
     """The quick form of ``python -m tests.train.measure_processes``, which tries one more pair."""
     row = measure(pair, tmp_path)
@@ -72,7 +72,7 @@ def test_a_difference_between_processes_is_seen(tmp_path: Path, monkeypatch: pyt
 def test_batch_statistics_are_those_of_the_whole_batch(tmp_path: Path) -> None:
     """One step: gradients (RMSprop keeps their squares) and running statistics. After more steps weights differ.
 
-    A bias before a batch normalisation has no gradient but rounding errors, which RMSprop scales up to whole steps.
+    A bias before a batch normalization has no gradient but rounding errors, which RMSprop scales up to whole steps.
     """
     alone, together = (
         make(tmp_path / "a", "ar-capsnet", steps=1),

@@ -36,6 +36,7 @@ MODELS = {
     "tiny": {"model": "tiny", "learning_rate": 0.01},  # has dropout
     "capsnet": {"model": "capsnet", "options": {"filters": 8, "types": 2, "hidden": [16, 16]}},
     "rmsprop": {"model": "tiny", "optimizer": "rmsprop", "schedule": "exponential:0.9:5"},
+    "one-cycle": {"model": "tiny", "schedule": "one-cycle:0.02:0.2", "clip_norm": 0.5, "weight_decay": 0.01},
 }
 
 
@@ -68,6 +69,7 @@ def same_weights(one: RunFolder, other: RunFolder) -> bool:
         ("tiny", "writing", 4),
         ("capsnet", "step", 3),
         ("rmsprop", "step", 8),
+        ("one-cycle", "step", 5),
     ],
 )
 def test_killed_and_resumed_is_bit_identical(tmp_path: Path, name: str, moment: str, number: int) -> None:
@@ -183,7 +185,7 @@ SPECTRAL = {"model": "capsnet", "options": {"filters": 16, "types": 4, "hidden":
 
 
 def flip_measurements() -> None:
-    """What another machine may find, in place of what was measured here."""
+    """Replace the measured convolution forms by those that another machine might measure."""
     for file in (cache_folder() / "convolutions").glob("*/*.json"):
         found = read_json(file)
         seconds = found["seconds"]

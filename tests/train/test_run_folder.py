@@ -1,4 +1,4 @@
-"""The folder of a run that was killed before it began is taken over; a folder of somebody else never is."""
+"""The directory of a run that was killed before its first step is reused; any other directory is not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIG = resolve(model="tiny", data="glyphs", train_images=100, test_images=50, 
 
 
 def leave_beginning(path: Path, files: list[str]) -> None:
-    """What a process leaves that is killed after so many files."""
+    """The files that a process leaves if it is killed after writing this many."""
     new_run(CONFIG, path)
     for file in list(path.iterdir()):
         if file.name not in files:
@@ -51,7 +51,7 @@ def test_a_run_that_has_begun_is_to_be_resumed(tmp_path: Path) -> None:
 
 
 def test_two_comparisons_in_one_folder(tmp_path: Path) -> None:
-    """The second one is refused with one sentence, whatever the first is doing."""
+    """The second comparison raises a clear error while the first runs."""
     said: list[str] = []
 
     def compare_again(text: str) -> None:

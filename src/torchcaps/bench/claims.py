@@ -7,8 +7,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from torchcaps.bench.growth import (
     BATCH,
@@ -20,7 +23,7 @@ from torchcaps.bench.growth import (
     training_step,
 )
 from torchcaps.bench.memory import step_memory
-from torchcaps.bench.steps import time_workloads
+from torchcaps.bench.steps import TASKS, time_workloads
 from torchcaps.bench.timing import Seconds, Summary, TimingBudget, num_threads, ratio, time_interleaved
 from torchcaps.bench.workload import NetSpec, Workload, why_not_compiled
 from torchcaps.errors import TorchcapsError, need_extra
@@ -75,7 +78,7 @@ class Check:
 
 @dataclass(frozen=True)
 class ClaimSettings:
-    """ClaimSettings of a case: time limits, whether to measure torch.compile, and a divisor of batch sizes.
+    """ClaimSettings of a case: time limits, whether to measure torch.compile, a divisor of batch sizes, and the device.
 
     ``shrink`` is for trial runs; published figures are measured with 1.
     """
@@ -83,6 +86,7 @@ class ClaimSettings:
     budget: TimingBudget
     compiled: bool = False
     shrink: int = 1
+    device: str = "cpu"
 
     def batch(self, images: int) -> int:
         return max(1, images // self.shrink)
@@ -256,6 +260,45 @@ def growth_check(what: str, times: dict[str, Any]) -> Check:
     return Check(what, times["exponent_beyond_fixed"], *NEAR_ONE, note=note)
 
 
+def gpu_routing(settings: ClaimSettings) -> list[Check]:
+    """Triton kernels on a GPU against plain PyTorch: time, memory and agreement."""
+    forms = ["torchcaps", "plain", *(["compiled"] if settings.compiled else [])]
+    checks = []
+    for title, net in (("matrix capsules", replace(LARGE, batch=16)), ("CapsNet", replace(CAPSNET, batch=128))):
+        net = replace(net, batch=settings.batch(net.batch))
+        workloads = {form: Workload(net, form, settings.device) for form in forms}
+        ours, plain = (workloads[form].scores() for form in ("torchcaps", "plain"))
+        checks.append(Check(f"{title}: largest difference of a score", (ours - plain).abs().max().item(), high=1e-3))
+        for task in ("training", "inference"):
+            jobs = {form: partial(run_and_wait, TASKS[task], workload) for form, workload in workloads.items()}
+            seconds = time_interleaved(jobs, settings.budget, f"{net.model}, {task}")
+            for form in forms[1:]:
+                checks.append(ratio_check(f"{title}, {task}: {form} / ours", seconds, form, "torchcaps"))
+        if settings.device != "cpu":
+            sizes = [gpu_step_memory(workloads[form]) for form in ("torchcaps", "plain")]
+            note = " and ".join(f"{size / 1e6:.0f} MB" for size in sizes)
+            checks.append(Check(f"{title}, a step's peak memory: ours / plain", sizes[0] / sizes[1], note=note))
+    return checks
+
+
+def run_and_wait(task: Callable[[Workload], None], workload: Workload) -> None:
+    """Run a task and wait for the GPU to finish it."""
+    task(workload)
+    if workload.images.is_cuda:
+        torch.cuda.synchronize(workload.images.device)
+
+
+def gpu_step_memory(workload: Workload) -> int:
+    """Peak of the GPU memory that a training step allocates, in bytes, beyond what is allocated before it."""
+    device = workload.images.device
+    workload.optimizer.zero_grad()
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    run_and_wait(Workload.train_step, workload)
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+GPU_CASES: dict[str, Case] = {"gpu": gpu_routing}
 CASES: dict[str, Case] = {
     "matrix-capsules": matrix_capsules,
     "two-threads": two_thread_speedup,

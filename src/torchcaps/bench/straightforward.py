@@ -154,8 +154,7 @@ class WideEMRouting(Routing):
             mean = (weights * votes).sum(2, keepdim=True)
             variance = (weights * (votes - mean) ** 2).sum(2, keepdim=True) + inner.variance_floor
             cost = (inner.beta_u.view(-1, 1) + variance.sqrt().log()) * mass / inner.expected_mass
-            temperature = inner.final_lambda * (1 - 0.95 ** (iteration + 1))
-            active = torch.sigmoid(temperature * (inner.beta_a - cost.sum(4)))  # (B, P, 1, J)
+            active = torch.sigmoid(inner.temperatures[iteration] * (inner.beta_a - cost.sum(4)))  # (B, P, 1, J)
             if iteration < inner.iterations - 1:
                 density = -((votes - mean) ** 2) / (2 * variance) - variance.sqrt().log() - 0.5 * math.log(2 * math.pi)
                 joint = density.sum(4) + (active + 1e-30).log()  # (B, P, I, J)

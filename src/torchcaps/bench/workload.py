@@ -125,26 +125,26 @@ FAST = ("torchcaps", "pytorch convolutions")
 
 
 class Workload:
-    """A network in one form, with images, loss and optimizer.
+    """A network in one form, with images, loss and optimizer, on a device.
 
     >>> workload = Workload(NetSpec("lenet", batch=2), "plain")
     >>> workload.train_step()
     >>> workload.infer()
     """
 
-    def __init__(self, net: NetSpec, form: str) -> None:
+    def __init__(self, net: NetSpec, form: str, device: str = "cpu") -> None:
         if form not in FORMS:
             raise unknown_name("form", form, FORMS)
         self.net, self.form = net, form
-        self.images, self.labels = net.images_and_labels()
-        self.model = net.create()
+        self.images, self.labels = (each.to(device) for each in net.images_and_labels())
+        self.model = net.create().to(device)
         if form == "pytorch convolutions":
             use_pytorch_convolutions(self.model)
         elif form == "straightforward":
             use_straightforward_layers(self.model)
         self.floor = ConvolutionFloor(self.model) if form == "convolutions" else None
         self.network: Any = self.model if self.floor is None else self.floor
-        self.objective: Any = Objective(self.model, resolve(model=net.model, size=net.size, **net.objective))
+        self.objective: Any = Objective(self.model, resolve(model=net.model, size=net.size, **net.objective)).to(device)
         if form == "compiled":
             # Compilation happens at the first call, so that what is not measured costs nothing.
             self.objective, self.network = torch.compile(self.objective), torch.compile(self.network)
@@ -181,6 +181,14 @@ class Workload:
         self.network.eval()
         with self.kernels():
             self.network(self.images)
+
+    @torch.no_grad()
+    def scores(self) -> Tensor:
+        """The class scores of the images."""
+        self.model.eval()
+        with self.kernels():
+            found: Tensor = self.model(self.images).scores
+        return found
 
     def kernels(self) -> AbstractContextManager[None]:
         """Select the kernels of this form."""

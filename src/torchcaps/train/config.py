@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import reprlib
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from torchcaps.losses import losses
 from torchcaps.models import Model, create_model, models
 from torchcaps.routing.base import LayerShape
 from torchcaps.train.checkpoint import check_weights
-from torchcaps.train.optimizers import make_schedule, optimizers
+from torchcaps.train.optimizers import make_schedule, optimizers, peak_rate
 
 MOST_WEIGHTS = 16 << 30  # bytes of a model
 MOST_COUNT = 1 << 63  # of images, steps and the like
@@ -57,6 +58,9 @@ class RunConfig(BaseModel):
     optimizer: str
     learning_rate: float = Field(gt=0)
     schedule: str
+    clip_norm: float | None = Field(default=None, gt=0)  # largest norm of the gradient; None: no clipping
+    weight_decay: float | None = Field(default=None, ge=0)  # None: the optimizer's default
+    margin_pace: float | None = Field(default=None, ge=0)  # how much of its schedule the loss completes; None: all
     device: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
     devices: int = Field(default=1, ge=1, le=1024)  # processes per machine, one device each; they share a batch
@@ -81,10 +85,27 @@ class RunConfig(BaseModel):
     def build_model(self, weights: Path | None = None, *, prefix: str = "model.") -> Model:
         """Build the model with random weights, for the images of the dataset.
 
-        ``weights`` is a file whose weights will replace them; its shapes are compared first.
+        ``weights`` is a file whose weights will replace them; its shapes are compared first. If they only fit the
+        laptop size of an earlier release, the model is built in that size.
         """
-        self.check_model(weights, prefix=prefix)
+        try:
+            self.check_model(weights, prefix=prefix)
+        except TorchcapsError:
+            earlier = self._earlier_size(weights, prefix)
+            if earlier is None:
+                raise
+            return earlier._create_model()
         return self._create_model()
+
+    def _earlier_size(self, weights: Path | None, prefix: str) -> RunConfig | None:
+        """Return this config with the laptop size of an earlier release that fits the weights, if there is one."""
+        known = models.get(self.model).earlier_laptop if self.model in models else ()
+        for settings in known if self.size == "laptop" and weights is not None else ():
+            config = self.model_copy(update={"options": settings | self.options})
+            with contextlib.suppress(TorchcapsError):
+                config.check_model(weights, prefix=prefix)
+                return config
+        return None
 
     def check_model(self, weights: Path | None = None, *, prefix: str = "model.") -> None:
         """Raise an error if the model cannot be built, does not fit into memory, or does not fit a file of weights.
@@ -104,6 +125,12 @@ class RunConfig(BaseModel):
             raise TorchcapsError(f"{self.model} cannot be built: its options hold more than {MOST_VALUES} values")
         with torch.device("meta"), NoValues():  # nothing is allocated
             shapes = self._create_model()
+        empty = [name for name, weight in shapes.named_parameters() if not weight.numel()]
+        if empty:
+            raise TorchcapsError(
+                f"{self.model} cannot be built with these settings: '{empty[0]}' would have no weights; sizes must be "
+                "at least 1"
+            )
         held, working = memory_needed(shapes)
         copies = 1 if weights is None else 2  # saved weights are in memory together with those that they replace
         if copies * held + working > min(MOST_WEIGHTS, machine_memory()):
@@ -172,7 +199,15 @@ def resolve(**given: Any) -> RunConfig:
     if config.stop_on not in stop_splits:
         raise unknown_name("split to stop on", config.stop_on, stop_splits)
     check_names(config)
-    return config
+    peak = peak_rate(config.schedule)
+    if peak is None:
+        return config
+    if given.get("learning_rate", peak) != peak:
+        raise TorchcapsError(
+            f"schedule '{config.schedule}' sets the learning rate, got a learning rate of {config.learning_rate} too: "
+            "omit one of them"
+        )
+    return config.model_copy(update={"learning_rate": peak})
 
 
 def check_names(config: RunConfig) -> None:
@@ -224,8 +259,8 @@ def memory_needed(model: Model) -> tuple[int, int]:
     """Return the bytes of a model's weights and buffers, and a bound on its largest activation for one image."""
     tensors = [*model.parameters(), *model.buffers()]
     held = sum(value.numel() * value.element_size() for value in tensors)
-    _, height, width = model.image_shape
-    values = [3 * height * width]
+    channels, height, width = model.image_shape
+    values = [channels * height * width]
     for module in model.modules():
         shape = getattr(module, "shape", None)
         if isinstance(shape, LayerShape):  # the votes

@@ -95,7 +95,9 @@ def fit(
         should_stop: called after every step; once it returns True, training stops as after Ctrl-C.
         callbacks: observers of the training, see :class:`torchcaps.train.Callback`.
         settings: further settings of :class:`torchcaps.train.RunConfig`: ``steps``, ``schedule``, ``augmentation``,
-            ``stop_at_accuracy``, ``reconstruction_weight``, ``precision``, ``save_minutes`` and others.
+            ``stop_at_accuracy``, ``clip_norm``, ``weight_decay``, ``reconstruction_weight``, ``precision``,
+            ``save_minutes`` and others. A ``one-cycle`` schedule contains the learning rate, which replaces
+            ``learning_rate``.
     """
     _check_sets(model, train_set, val_set, augmented=bool(settings.get("augmentation")))
     values: dict[str, Any] = {

@@ -17,13 +17,11 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.files import remove_unfinished
 from torchcaps.kernels.autotune import use_forms
 from torchcaps.models import Model, Output
-from torchcaps.train.batch_norm import set_shared, share_statistics
-from torchcaps.train.callbacks import Callback
+from torchcaps.train.callbacks import Callback, Display
 from torchcaps.train.checkpoint import TrainingProgress, all_finite, load_checkpoint, save_checkpoint, save_weights
 from torchcaps.train.config import RunConfig
 from torchcaps.train.device import flush_denormals, make_fabric, training_conditions, warn_changed_conditions
-from torchcaps.train.display import Display
-from torchcaps.train.distributed import DistributedContext, find_world, unsharded
+from torchcaps.train.distributed import DistributedContext, find_world, set_shared, share_statistics, unsharded
 from torchcaps.train.metrics import MetricsWriter, make_metric_row
 from torchcaps.train.objective import Objective, correct, crop_to_model, evaluate_accuracy, nonfinite_reason
 from torchcaps.train.optimizers import make_optimizer, make_schedule
@@ -129,12 +127,13 @@ def run_training(
     total = min(config.epochs * per_epoch, config.steps or config.epochs * per_epoch)
     # Once per epoch, but in a short run often enough to see a curve and to choose a checkpoint.
     validate_every = min(per_epoch, -(-total // FEWEST_VALIDATIONS))
+    pace = 1.0 if config.margin_pace is None else config.margin_pace
     enough = config.stop_at_accuracy or math.inf
     if enough <= 1:
         validate_every = min(validate_every, -(-per_epoch // MATCHING_VALIDATIONS))
     if progress.step > total:
         log.warning("%s is at step %s, past the %s steps of its config: it ends here", run.path, progress.step, total)
-    schedule, augment = make_schedule(config.schedule), Augmentation(config.augmentation)
+    schedule, augment = make_schedule(config.schedule, config.learning_rate, total), Augmentation(config.augmentation)
     writer = open_tensorboard(run.path, progress.step) if context.is_main and tensorboard else None
     metrics = MetricsWriter(run.metrics_file, progress, writer) if context.is_main else None
     observers = list(callbacks) if context.is_main else []
@@ -181,7 +180,7 @@ def run_training(
 
             began = time.perf_counter()
             seed_step(config.seed, progress.step, context.rank)
-            rate = config.learning_rate * schedule(progress.step)
+            rate = schedule(progress.step)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             indices = batch_indices(len(training), config.batch_size, config.seed, progress.step)
@@ -189,11 +188,12 @@ def run_training(
             shard = shard_of(count, context.rank, context.world_size)
             batch = training.batch(indices[shard.part])
             images = augment(batch.images, step_generator(config.seed, progress.step), part=shard.part, of=count)
-            images, labels, targets = fabric.to_device((images, batch.labels, batch.targets))
+            jitter = augment.jitter(step_generator(config.seed, progress.step), count, part=shard.part)
+            images, labels, targets, jitter = fabric.to_device((images, batch.labels, batch.targets, jitter))
 
             objective.train()
             set_shared(model, shard.copies == 1)
-            loss, output = objective(images, labels, targets, progress.step / total)
+            loss, output = objective(images, labels, targets, pace * progress.step / total, jitter)
             optimizer.zero_grad()
             # Averaged over the processes, this gives the gradient of the mean loss of the whole batch.
             fabric.backward(loss * (shard.counted * context.world_size / count))
@@ -202,6 +202,8 @@ def run_training(
             if reason := nonfinite_reason(loss_sum, model):
                 save()  # the weights from before this step, which are good
                 context.abort(f"{reason} at step {progress.step}, images {indices.tolist()}. {ADVICE} {run.path}")
+            if config.clip_norm:
+                fabric.clip_gradients(objective, optimizer, max_norm=config.clip_norm)
             optimizer.step()
             with unsharded(with_loss), torch.no_grad():
                 duplicate = shard.copies > 1 and not context.is_main

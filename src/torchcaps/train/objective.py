@@ -28,21 +28,30 @@ class Objective(nn.Module):
         self.loss = losses.get(config.loss)
         self.over_pixels, self.reconstruction_weight = config.reconstruction, config.reconstruction_weight
 
-    def forward(self, images: Tensor, labels: Tensor, targets: Tensor | None, progress: float) -> tuple[Tensor, Output]:
+    def forward(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        targets: Tensor | None,
+        progress: float,
+        jitter: Tensor | None = None,
+    ) -> tuple[Tensor, Output]:
         """Compute the loss of a batch; return it with the output of the model.
 
         Args:
             images: (B, C, H, W).
             labels: (B,), or (B, L) with L labels per image.
-            targets: (B, L, C, H, W), the image to reconstruct for each label; None: the input image.
+            targets: (B, L, C, H, W), the image to reconstruct for each label; None: the input image. A decoder that
+                is not conditional on a label always reconstructs the input image.
             progress: fraction of the training steps that are done; some losses depend on it.
+            jitter: (B, 2), contrast and brightness that the model applies after its preprocessing.
         """
         # No check for NaN here: the training loop checks the loss, keeps the last good state and stops all processes.
-        output = self.model(images, check_finite=False)
+        output = self.model(images, check_finite=False, jitter=jitter)
         present = one_hot(labels, self.model.classes)
         total = self.loss.compute(output.scores, output.logits, present, progress)
         if self.reconstruction_weight and self.model.decoder is not None:
-            wanted = images.unsqueeze(1) if targets is None else targets
+            wanted = targets if targets is not None and self.model.decoder.conditional else images.unsqueeze(1)
             total = total + self.reconstruction_weight * self._reconstruction_error(output, labels, wanted)
         return total, output
 
@@ -52,7 +61,7 @@ class Objective(nn.Module):
             reconstruction_loss(
                 self.model.reconstruct(output, columns[:, column]), wanted[:, column], over_pixels=self.over_pixels
             )
-            for column in range(columns.shape[1])
+            for column in range(wanted.shape[1])
         ]
         return torch.stack(errors).sum()
 

@@ -14,7 +14,8 @@ from torchcaps.registry import Registry
 if TYPE_CHECKING:
     from torchcaps.train.config import RunConfig
 
-Schedule = Callable[[int], float]
+Schedule = Callable[[int], float]  # the learning rate at a step
+DECAY_FROM = 0.3  # fraction of the steps after which one-cycle decays
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,18 @@ SCHEDULES = {
     "inverse": "inverse:GAMMA:POWER, the rate times (1 + GAMMA step)^-POWER",
     "exponential": "exponential:FACTOR:EVERY, the rate times FACTOR^(step / EVERY)",
     "step": "step:FACTOR:EVERY, the rate times FACTOR once every EVERY steps",
+    "one-cycle": "one-cycle:PEAK:WARMUP, linear warm-up over the fraction WARMUP of all steps to the rate PEAK, "
+    "constant until 30 % of them, then linear decay to 0",
 }
 
 
 def make_optimizer(model: nn.Module, config: RunConfig) -> optim.Optimizer:
     """Build the optimizer of a run; the training loop sets its learning rate at every step."""
-    return optimizers.get(config.optimizer).build(model.parameters(), config.learning_rate)
+    optimizer = optimizers.get(config.optimizer).build(model.parameters(), config.learning_rate)
+    if config.weight_decay is not None:
+        for group in optimizer.param_groups:
+            group["weight_decay"] = config.weight_decay
+    return optimizer
 
 
 def state_names(optimizer: optim.Optimizer) -> frozenset[str]:
@@ -85,14 +92,21 @@ def state_names(optimizer: optim.Optimizer) -> frozenset[str]:
     return next(record.state for record in optimizers if record.kind is type(optimizer))
 
 
-def make_schedule(text: str) -> Schedule:
-    """Parse a schedule into a function from the step to a factor on the learning rate.
+def make_schedule(text: str, learning_rate: float = 1.0, steps: int = 1) -> Schedule:
+    """Parse a schedule into a function from the step to the learning rate.
 
     A schedule is text, so that the config of a run holds all of it, and a pure function of the step, so that a
     resumed run needs no state.
 
-    >>> make_schedule("step:0.5:1000")(2500)
-    0.25
+    Args:
+        text: one of the schedules in ``SCHEDULES``.
+        learning_rate: the rate that the schedule multiplies; ``one-cycle`` has its own.
+        steps: number of steps of the whole run.
+
+    >>> make_schedule("step:0.5:1000", learning_rate=0.01)(2500)
+    0.0025
+    >>> [make_schedule("one-cycle:0.01:0.1", steps=100)(step) for step in (4, 20, 65)]
+    [0.005, 0.01, 0.005]
     """
     name, *values = text.split(":")
     if name not in SCHEDULES:
@@ -102,12 +116,23 @@ def make_schedule(text: str) -> Schedule:
     except ValueError:
         numbers = []
     if name == "constant" and not values:
-        return lambda step: 1.0
+        return lambda step: learning_rate
     if name == "constant" or len(numbers) != 2 or not all(0 < number < float("inf") for number in numbers):
         raise TorchcapsError(f"schedule '{text}' should be written as {SCHEDULES[name]}, with positive numbers")
     first, second = numbers
+    if name == "one-cycle":
+        if second >= 1:
+            raise TorchcapsError(f"schedule '{text}' should be written as {SCHEDULES[name]}: WARMUP must be below 1")
+        decay_steps = steps * (1 - max(DECAY_FROM, second))
+        return lambda step: first * max(min((step + 1) / (second * steps), 1.0, (steps - step) / decay_steps), 0.0)
     if name == "inverse":
-        return lambda step: float((1 + first * step) ** -second)
+        return lambda step: learning_rate * float((1 + first * step) ** -second)
     if name == "exponential":
-        return lambda step: float(first ** (step / second))
-    return lambda step: float(first ** (step // second))
+        return lambda step: learning_rate * float(first ** (step / second))
+    return lambda step: learning_rate * float(first ** (step // second))
+
+
+def peak_rate(schedule: str) -> float | None:
+    """Return the learning rate that a one-cycle schedule contains; None for other schedules."""
+    name, *values = schedule.split(":")
+    return float(values[0]) if name == "one-cycle" else None

@@ -3,10 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import read_settings, resolve, sampler
-from torchcaps.train.optimizers import make_schedule
+from torchcaps.train.optimizers import make_optimizer, make_schedule
 from torchcaps.train.sampler import batch_indices, epoch_permutation, steps_per_epoch
 
 
@@ -23,7 +24,15 @@ from torchcaps.train.sampler import batch_indices, epoch_permutation, steps_per_
         ({"model": "capsnet", "loss": "margn"}, "loss 'margn' is unknown: did you mean 'margin'"),
         ({"model": "capsnet", "optimizer": "adem"}, "optimizer 'adem' is unknown: did you mean 'adam'"),
         ({"model": "capsnet", "schedule": "step:0.5"}, "should be written as step:FACTOR:EVERY"),
+        ({"model": "capsnet", "schedule": "one-cycle:0.01"}, "should be written as one-cycle:PEAK:WARMUP"),
+        ({"model": "capsnet", "schedule": "one-cycle:0.01:1"}, "one-cycle:PEAK:WARMUP.* WARMUP must be below 1"),
+        (
+            {"model": "capsnet", "schedule": "one-cycle:0.01:0.1", "learning_rate": 0.1},
+            "one-cycle:0.01:0.1.* 0.1.*omit",
+        ),
         ({"model": "capsnet", "augmentation": "shift"}, "shift=NUMBER"),
+        ({"model": "capsnet", "clip_norm": 0}, "setting 'clip_norm' is 0"),
+        ({"model": "capsnet", "weight_decay": -1}, "setting 'weight_decay' is -1"),
         ({"model": "capsnet", "learning_rate": float("nan")}, "setting 'learning_rate' is nan"),
     ],
 )
@@ -54,6 +63,24 @@ def test_schedules() -> None:
     assert make_schedule("inverse:0.0001:0.75")(20_000) == pytest.approx(3**-0.75)
     assert make_schedule("exponential:0.96:1000")(500) == pytest.approx(0.96**0.5)
     assert [make_schedule("step:0.5:1000")(step) for step in (0, 999, 1000, 2000)] == [1, 1, 0.5, 0.25]
+
+
+def test_one_cycle_warms_up_holds_and_decays_to_zero() -> None:
+    rates = make_schedule("one-cycle:0.02:0.1", 1e-3, 1000)
+    assert [rates(step) for step in (0, 49, 99, 300)] == pytest.approx([0.0002, 0.01, 0.02, 0.02])
+    assert [rates(step) for step in (650, 999, 1000)] == pytest.approx([0.01, 0.02 / 700, 0])
+    assert make_schedule("one-cycle:0.02:0.5", 1e-3, 1000)(750) == pytest.approx(0.01), "the decay follows the warm-up"
+    assert 0 < make_schedule("one-cycle:0.02:0.1", 1e-3, 1)(0) <= 0.02, "a run of a single step"
+    config = resolve(model="capsnet", schedule="one-cycle:0.004:0.1")
+    assert config.learning_rate == 0.004
+    assert resolve(model="capsnet", schedule="one-cycle:4e-3:0.1", learning_rate=0.004).learning_rate == 0.004
+
+
+def test_weight_decay_replaces_the_optimizers_default() -> None:
+    model = nn.Linear(2, 2)
+    for optimizer, given, wanted in [("adam", None, 0), ("adam", 2e-7, 2e-7), ("adamw", None, 0.01), ("adamw", 0, 0)]:
+        config = resolve(model="capsnet", optimizer=optimizer, weight_decay=given)
+        assert make_optimizer(model, config).param_groups[0]["weight_decay"] == wanted
 
 
 def test_an_epoch_sees_every_image_once() -> None:

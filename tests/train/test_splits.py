@@ -1,4 +1,4 @@
-"""A run remembers the pictures that it was trained on, and says what has changed since."""
+"""A run records a fingerprint of its dataset and reports what has changed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def forget() -> None:
-    """As a new process: what was read is read again."""
+    """Clear caches, as in a new process."""
     image_folder.read_once.cache_clear()
     image_folder.fit_folder.cache_clear()
 
@@ -125,8 +125,8 @@ def test_changed_pictures_are_refused(change: Callable[[], None], data: str, sen
     assert sentence in str(said.exception)
 
 
-def test_changed_pixels_are_told(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Not refused: another version of a decoder gives other pixels too."""
+def test_changed_pixels_are_reported(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A warning, not an error: another version of a decoder gives other pixels too."""
     run = trained()
     draw(photos / "cat" / "3.png", 99)
     forget()

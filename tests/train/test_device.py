@@ -1,4 +1,4 @@
-"""Numbers too small to be normal are zero during a training, and as before after it."""
+"""Denormals are flushed to zero during training only."""
 
 from __future__ import annotations
 
