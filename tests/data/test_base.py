@@ -1,4 +1,4 @@
-"""What every dataset promises, from its record; the registry; the cache of drawn sets."""
+"""Properties of every dataset, the registry, and the cache of generated datasets."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ def test_the_papers_sets_are_there() -> None:
     expected = [
         "mnist",
         "mnist-40",
+        "mnist-40-moving",
         "fashion-mnist",
         "cifar-10",
         "affnist",
+        "affnist-45",
         "multimnist",
         "smallnorb",
         "turntable",

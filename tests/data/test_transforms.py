@@ -1,4 +1,4 @@
-"""Geometry and augmentation against loops over pixels, and the promises about randomness."""
+"""Geometry and augmentation compared with loops over pixels, and properties of their randomness."""
 
 from __future__ import annotations
 
@@ -156,6 +156,26 @@ def test_contrast_keeps_the_mean_and_brightness_moves_it() -> None:
     assert 0.2 < float(moved.abs().max()) <= 0.247
 
 
+def test_jitter_is_drawn_for_the_network_input_and_leaves_pixels_alone(images: Tensor) -> None:
+    change = Augmentation("normalized-brightness=0.25,normalized-contrast=0.8")
+    assert torch.equal(change(images, seeded()), images)
+    jitter = change.jitter(seeded(), 500)
+    assert jitter is not None
+    factor, offset = jitter.unbind(1)
+    assert 0.2 <= float(factor.min()) < 0.25 < 1.75 < float(factor.max()) <= 1.8
+    assert -0.25 <= float(offset.min()) < -0.24 < 0.24 < float(offset.max()) <= 0.25
+    assert abs(float(torch.corrcoef(jitter.T)[0, 1])) < 0.15
+    assert torch.equal(jitter, change.jitter(seeded(), 500))  # type: ignore[arg-type]
+    part = change.jitter(seeded(), 500, part=slice(100, 200))
+    assert part is not None
+    assert torch.equal(part, jitter[100:200])
+    only = Augmentation("normalized-contrast=0.8,shift=2").jitter(seeded(), 500)
+    assert only is not None
+    assert torch.equal(only[:, 0], factor)
+    assert torch.equal(only[:, 1], torch.zeros(500))
+    assert Augmentation("shift=2,contrast=0.8").jitter(seeded(), 500) is None
+
+
 def test_rotate_shear_and_scale_are_one_resampling(images: Tensor) -> None:
     chance = Augmentation("scale=0.3,rotate=20")
     seed = int(torch.randint(1 << 62, (), generator=seeded()))
@@ -175,6 +195,8 @@ def test_rotate_shear_and_scale_are_one_resampling(images: Tensor) -> None:
         ("rotate=nan", "out of range"),
         ("scale=1", "out of range"),
         ("flip=2", "out of range"),
+        ("normalized-contrast=1.5", "out of range"),
+        ("normalized-brightnes=1", "did you mean 'normalized-brightness'"),
         ("crop=1e300", "out of range"),
     ],
 )

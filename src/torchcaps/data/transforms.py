@@ -4,6 +4,9 @@ An augmentation is given as a string, ``"shift=2"`` or ``"rotate=20,shift=2,flip
 config. The caller passes one generator; each transform derives its own from it and from the transform's name. The same
 generator state gives the same images, and adding a flip does not change the shifts. Random numbers are drawn for the
 global batch, so the result does not depend on the number of processes.
+
+``brightness`` and ``contrast`` change the pixels, which a model that standardizes its images undoes.
+``normalized-brightness`` and ``normalized-contrast`` change the input of the network after the model's preprocessing.
 """
 
 from __future__ import annotations
@@ -113,8 +116,11 @@ CHANGES: dict[str, Change] = {
     "brightness": brightness,
     "contrast": contrast,
 }
+CONTRAST, BRIGHTNESS = "normalized-contrast", "normalized-brightness"  # applied by the model, see Augmentation.jitter
+JITTER = (CONTRAST, BRIGHTNESS)
 # Upper limits: beyond them the image is empty or the matrix is singular.
 LARGEST = {"rotate": 180.0, "shear": 80.0, "scale": 0.95, "flip": 1.0, "brightness": 1.0, "contrast": 1.0}
+LARGEST |= {CONTRAST: 1.0, BRIGHTNESS: 10.0}
 WHOLE = ("shift", "crop")
 
 
@@ -128,9 +134,13 @@ class Augmentation:
     def __init__(self, text: str) -> None:
         self.matrices: list[tuple[str, float]] = []
         self.changes: list[tuple[str, float]] = []
+        self.jitters: dict[str, float] = {}
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             name, amount = parse(part)
-            (self.matrices if name in MATRICES else self.changes).append((name, amount))
+            if name in JITTER:
+                self.jitters[name] = amount
+            else:
+                (self.matrices if name in MATRICES else self.changes).append((name, amount))
 
     def __call__(self, images: Tensor, generator: Generator, *, part: slice = slice(None), of: int = 0) -> Tensor:
         """Augment images (B, C, H, W) in [0, 1]; the size changes only if there is a crop.
@@ -152,12 +162,26 @@ class Augmentation:
             images = CHANGES[name](images, amount, draws(name))
         return images
 
+    def jitter(self, generator: Generator, images: int, *, part: slice = slice(None)) -> Tensor | None:
+        """Draw the contrast and brightness that a model applies after its preprocessing; None if there are none.
+
+        Shape (B, 2): a factor and an offset for each image in the slice ``part`` of a global batch of ``images``
+        images. Give them to the model: ``model(images, jitter=jitter)``.
+        """
+        if not self.jitters:
+            return None
+        seed = int(torch.randint(1 << 62, (), generator=generator))
+        contrast, brightness = self.jitters.get(CONTRAST, 0.0), self.jitters.get(BRIGHTNESS, 0.0)
+        factor = Draws(own_generator(seed, CONTRAST), images, part).between(1 - contrast, 1 + contrast)
+        offset = Draws(own_generator(seed, BRIGHTNESS), images, part).between(-brightness, brightness)
+        return torch.stack([factor, offset], 1)
+
 
 def parse(part: str) -> tuple[str, float]:
     """Parse and check one ``name=amount``."""
     name, _, text = part.partition("=")
-    if name not in MATRICES and name not in CHANGES:
-        raise unknown_name("augmentation", name, [*MATRICES, *CHANGES])
+    if name not in (*MATRICES, *CHANGES, *JITTER):
+        raise unknown_name("augmentation", name, [*MATRICES, *CHANGES, *JITTER])
     try:
         amount = float(text)
     except ValueError:

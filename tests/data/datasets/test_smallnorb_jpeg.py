@@ -1,4 +1,4 @@
-"""smallNORB from JPEG pictures: same order, labels and factors as the official files."""
+"""smallNORB from JPEG images: the order, labels and factors of the official files."""
 
 from __future__ import annotations
 
@@ -74,3 +74,24 @@ def test_the_real_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(novel) == 16_200
     assert sorted(set(novel.factors["azimuth"].tolist())) == list(range(60, 300, 20))
     assert novel.labels.bincount().tolist() == [3240] * 5
+
+
+def test_both_forms_are_opened_in_the_same_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    ordered = {"images": torch.zeros(100, 2, 4, 4, dtype=torch.uint8), "labels": torch.zeros(100, dtype=torch.int32)}
+    ordered["instance"] = torch.arange(100) // 20
+    monkeypatch.setattr(smallnorb, "cached", lambda *_: ordered)
+    first, second = (load_dataset(name, "test").batch(torch.arange(100)) for name in ("smallnorb", "smallnorb-jpeg"))
+    assert torch.equal(first.factors["instance"], second.factors["instance"])
+    assert first.factors["instance"][:20].unique().tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.is_file(), reason="needs smallNORB as JPEG in TORCHCAPS_DATA")
+def test_the_first_images_are_a_representative_sample() -> None:
+    """In the official order, the first 500 test images show one toy of each category from one elevation."""
+    first = load_dataset("smallnorb-jpeg", "test").batch(torch.arange(500))
+    for factor, values in (("instance", 5), ("elevation", 9), ("azimuth", 18), ("lighting", 6)):
+        counts = first.factors[factor].unique(return_counts=True)[1]
+        assert len(counts) == values
+        assert counts.min() > 0.4 * 500 / values
+    assert torch.bincount(first.labels, minlength=5).min() > 70

@@ -77,7 +77,7 @@ def open_cifar(split: str) -> TensorImages:
 datasets.add(
     DatasetRecord(
         name="cifar-10",
-        description="small colour photographs",
+        description="small color photographs",
         shape=SHAPE,
         class_names=CLASSES,
         splits={"train": 50_000, "test": 10_000},

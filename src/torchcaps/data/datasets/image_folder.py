@@ -21,7 +21,7 @@ from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.errors import TorchcapsError, unknown_name
 
 FEW = 20  # training pictures of a class; with fewer, accuracy is mostly chance
-LOPSIDED = 3.0  # ratio of the largest class to the smallest
+IMBALANCE = 3.0  # ratio of the largest class to the smallest
 NAMED = 5  # classes listed in one warning
 
 
@@ -46,15 +46,15 @@ class Balance:
         if few:
             more = f" and {len(few) - NAMED} more" if len(few) > NAMED else ""
             said.append(
-                f"fewer than {FEW} pictures to train on: {', '.join(few[:NAMED])}{more}. Accuracy is then mostly luck: "
-                "add pictures, or leave the class out"
+                f"classes with fewer than {FEW} training images: {', '.join(few[:NAMED])}{more}. Their accuracy is "
+                "mostly chance: add images, or leave the class out"
             )
-        if max(self.train) > LOPSIDED * min(self.train):
+        if max(self.train) > IMBALANCE * min(self.train):
             most, least = (self.train.index(pick(self.train)) for pick in (max, min))
             said.append(
-                f"lopsided: '{self.names[most]}' has {self.train[most]} pictures to train on and '{self.names[least]}' "
-                f"{self.train[least]}. Always answering '{self.names[most]}' is right in {self.guess:.0%} of the test: "
-                "compare with that, or make the classes alike"
+                f"the classes are imbalanced: '{self.names[most]}' has {self.train[most]} training images, "
+                f"'{self.names[least]}' has {self.train[least]}. Always predicting '{self.names[most]}' gives a test "
+                f"accuracy of {self.guess:.0%}: compare with that, or balance the classes"
             )
         return said
 

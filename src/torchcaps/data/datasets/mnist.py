@@ -1,4 +1,9 @@
-"""MNIST: 70,000 handwritten digits, 28x28 grayscale, and their 40x40 version used to train for affNIST."""
+"""MNIST: 70,000 handwritten digits, 28x28 grayscale, and two 40x40 versions used to train for affNIST.
+
+gu2021 (section 3.1) and sabour2017 place training digits at random on a black 40x40 canvas and do not say how often.
+In ``mnist-40`` each digit has one random place forever. In ``mnist-40-moving`` it has a new random place each time it
+is shown; choi2019 (section 4.1) reports that sabour2017's training set held all places of every digit.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from torchcaps.data.base import ImageSet, TensorImages, chunks
+from torchcaps.data.base import ImageSet, Subset, TensorImages, chunks
 from torchcaps.data.counter_rng import integers
 from torchcaps.data.io.download import File, fetch_files, locate_file
 from torchcaps.data.io.formats import read_idx
@@ -21,6 +27,7 @@ CITATION = "LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to d
 LICENCE = "CC BY-SA 3.0"
 COUNTS = {"train": 60_000, "test": 10_000}
 CANVAS = 40  # affNIST's image size
+OFFSETS = CANVAS - 28 + 1  # places of a digit on the canvas, along each axis
 PLACES = {"train": 0, "test": 1}  # seeds of the positions on the canvas
 
 FILES = (
@@ -80,18 +87,49 @@ def open_mnist(split: str) -> TensorImages:
 def open_placed(split: str) -> TensorImages:
     """Open one split of MNIST with each digit at a random but fixed position on a black 40x40 canvas.
 
-    This is the training set for affNIST (gu2021, section 3.1). Factors: row and column of the digit's top left corner.
+    Factors: row and column of the digit's top left corner.
     """
     digits = open_mnist(split)
-    offsets = CANVAS - digits.shape[1] + 1
-    positions = torch.arange(len(digits))
-    offset = torch.stack([integers(PLACES[split], axis, positions, offsets) for axis in (0, 1)], dim=1)  # (N, 2)
+    return place_digits(digits, random_offsets(split, torch.arange(len(digits))))
+
+
+def random_offsets(split: str, positions: Tensor) -> Tensor:
+    """Return row and column (N, 2) of the digits at these positions of a split on the canvas."""
+    return torch.stack([integers(PLACES[split], axis, positions, OFFSETS) for axis in (0, 1)], dim=1)
+
+
+def place_digits(digits: TensorImages, offset: Tensor) -> TensorImages:
+    """Paste digits onto black 40x40 canvases at whole-pixel offsets (N, 2)."""
     parts = chunks(len(digits), 1000)
     images = torch.cat([place(digits.images[part], offset[part], (CANVAS, CANVAS)) for part in parts])
-    return TensorImages(images, digits.labels, DIGITS, {"row": offset[:, 0], "column": offset[:, 1]})
+    return TensorImages(images, digits.labels, digits.class_names, {"row": offset[:, 0], "column": offset[:, 1]})
 
 
-def mnist_record(name: str, description: str, size: int, opener: Callable[[str], ImageSet]) -> DatasetRecord:
+class CenteredDigits(TensorImages):
+    """Training digits in the center of the canvas: the augmentation ``shift=6`` then reaches every place equally often.
+
+    Images that are held out for validation lie at random, fixed places, as in ``mnist-40``.
+    """
+
+    def __init__(self, digits: TensorImages) -> None:
+        self.digits = digits
+        centered = place_digits(digits, torch.full((len(digits), 2), OFFSETS // 2))
+        super().__init__(centered.images, centered.labels, centered.class_names, centered.factors)
+
+    def divide(self, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
+        rest, held = super().divide(count, seed)
+        assert isinstance(held, Subset)
+        return rest, place_digits(self.digits.where(held.indices), random_offsets("train", held.indices))
+
+
+def open_moving(split: str) -> TensorImages:
+    """Open one split: centered digits for training, to be moved by the augmentation; for test as in ``mnist-40``."""
+    return CenteredDigits(open_mnist(split)) if split == "train" else open_placed(split)
+
+
+def mnist_record(
+    name: str, description: str, size: int, opener: Callable[[str], ImageSet], augmentation: str = "shift=2"
+) -> DatasetRecord:
     """Create the record of a dataset made from MNIST's files."""
     return DatasetRecord(
         name=name,
@@ -105,9 +143,18 @@ def mnist_record(name: str, description: str, size: int, opener: Callable[[str],
         files=FILES,
         sources=SOURCES,
         folder="mnist",
-        augmentation="shift=2",
+        augmentation=augmentation,
     )
 
 
 datasets.add(mnist_record("mnist", "handwritten digits", 28, open_mnist))
 datasets.add(mnist_record("mnist-40", "digits placed at random on 40x40 (to train for affNIST)", CANVAS, open_placed))
+datasets.add(
+    mnist_record(
+        "mnist-40-moving",
+        "digits on 40x40, at a new place each time (to train for affNIST)",
+        CANVAS,
+        open_moving,
+        augmentation=f"shift={OFFSETS // 2}",
+    )
+)

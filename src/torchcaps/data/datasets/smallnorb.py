@@ -23,6 +23,7 @@ from torchcaps.data.datasets.viewpoints import (
     add_viewpoint_records,
     as_image_set,
     halve,
+    shuffled,
 )
 from torchcaps.data.io.cache import Tensors, cached
 from torchcaps.data.io.download import File, data_cache, fetch_files, locate_file
@@ -150,17 +151,18 @@ def read_jpegs(folder: Path, split: str) -> Tensors:
 
 
 def open_smallnorb(split: str) -> TensorImages:
-    """Open one split of smallNORB at 48x48, cached at that size."""
+    """Open one split of smallNORB at 48x48, cached at that size, in a fixed random order."""
 
     def make() -> Tensors:
         needed = [file for file in FILES if file.name.startswith(STEMS[split])]
         return read_toys(fetch_files("smallnorb", FILES, SOURCES, needed=needed), STEMS[split])
 
-    return as_image_set(cached(data_cache() / "smallnorb" / f"{split}-{SIZE}.safetensors", STEMS[split], make))
+    path = data_cache() / "smallnorb" / f"{split}-{SIZE}.safetensors"
+    return shuffled(as_image_set(cached(path, STEMS[split], make)))
 
 
 def open_smallnorb_jpeg(split: str) -> TensorImages:
-    """Open one split of smallNORB from JPEG files at 48x48, cached at that size."""
+    """Open one split of smallNORB from JPEG files at 48x48, cached at that size, in the order of ``smallnorb``."""
     pictures = next(file for file in JPEG_FILES if file.name == f"{split}.zip")
 
     def make() -> Tensors:
@@ -168,7 +170,7 @@ def open_smallnorb_jpeg(split: str) -> TensorImages:
         return read_jpegs(fetch_files("smallnorb-jpeg", JPEG_FILES, (), needed=needed), split)
 
     path = data_cache() / "smallnorb-jpeg" / f"{split}-{SIZE}.safetensors"
-    return as_image_set(cached(path, pictures.checksum, make))
+    return shuffled(as_image_set(cached(path, pictures.checksum, make)))
 
 
 add_viewpoint_records(

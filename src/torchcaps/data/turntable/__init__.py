@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 
 from torchcaps.data.base import TensorImages
-from torchcaps.data.counter_rng import uniform
 from torchcaps.data.datasets.viewpoints import (
     AUGMENTATION,
     AZIMUTHS,
@@ -30,6 +29,7 @@ from torchcaps.data.datasets.viewpoints import (
     SIZE,
     add_viewpoint_records,
     as_image_set,
+    shuffled,
 )
 from torchcaps.data.io.cache import Tensors, cached
 from torchcaps.data.io.download import data_cache
@@ -85,8 +85,7 @@ def open_turntable(split: str, *, stride: int = 1, size: int = SIZE, seed: int =
     """
     path = data_cache() / "turntable" / f"{split}-{size}-stride{stride}-seed{seed}.safetensors"
     made_from = f"turntable {VERSION} {split} {size} {stride} {seed}"
-    whole = as_image_set(cached(path, made_from, lambda: draw_split(split, stride, size, seed)))
-    return whole.where(torch.argsort(uniform(seed, 0, torch.arange(len(whole)))))
+    return shuffled(as_image_set(cached(path, made_from, lambda: draw_split(split, stride, size, seed))), seed)
 
 
 RECORD = DatasetRecord(

@@ -1,4 +1,4 @@
-"""Solids, sphere tracing, and the set that is drawn with them."""
+"""Solids, sphere tracing, and the turntable dataset."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_exact_distances() -> None:
 @settings(max_examples=60, deadline=None)
 @given(point=st.tuples(*[st.floats(-1.4, 1.4)] * 3))
 def test_no_part_claims_to_be_farther_than_it_is(name: str, point: tuple[float, float, float]) -> None:
-    """Sphere tracing steps through a surface whose distance is too long: compare with trying every point."""
+    """Sphere tracing misses a surface if distances are overestimated: compare with a search over a grid."""
     part, steps = PARTS[name], 17
     grid = np.linspace(-1, 1, steps, dtype=np.float32)
     x, y, z = np.meshgrid(grid, grid, grid, indexing="ij")
@@ -166,7 +166,7 @@ def drawings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shared_cache(drawings: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """For tests that only look: drawn once for all of them."""
+    """A cache that is generated once for all tests that only read it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(drawings))
     return drawings
 
@@ -220,6 +220,19 @@ def test_splits_by_viewpoint(shared_cache: Path, factor: str) -> None:
         set(novel.factors["instance"].tolist()) == set(familiar.factors["instance"].tolist()) == set(INSTANCES["test"])
     )
     assert len(familiar) + len(novel) == 150
+
+
+def test_splits_by_toy(shared_cache: Path) -> None:
+    from torchcaps.data.datasets.viewpoints import split_by_toy
+
+    open_split = split_by_toy(lambda split: open_turntable(split, stride=8, size=4))
+    train, unseen, test = (open_split(split) for split in ("train", "unseen", "test"))
+    toys = [set(images.factors["instance"].tolist()) for images in (train, unseen, test)]
+    assert toys == [{4, 6, 7, 8}, {9}, set(INSTANCES["test"])]
+    assert len(train) == 4 * len(unseen)
+    assert unseen.labels.bincount().tolist() == [len(unseen) // 5] * 5
+    sizes = datasets.get("turntable-toys").splits
+    assert sizes["train"] + sizes["unseen"] == sizes["test"] == datasets.get("turntable").splits["train"]
 
 
 def test_every_smallnorb_dataset_has_its_stand_in() -> None:

@@ -1,4 +1,4 @@
-"""A user's own pictures: good ones, broken ones, and ones that lead elsewhere."""
+"""Image folders and CSV files: valid, broken and malicious ones."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from PIL import Image
 from torchcaps.data import datasets, load_dataset, open_images
 from torchcaps.errors import TorchcapsError
 
-COLOURS = {"blue": (10, 20, 250), "red": (250, 20, 10)}
+COLORS = {"blue": (10, 20, 250), "red": (250, 20, 10)}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Two classes, ten and twenty pictures in various formats and sizes."""
-    for (name, colour), count in zip(COLOURS.items(), (10, 20), strict=True):
+    for (name, color), count in zip(COLORS.items(), (10, 20), strict=True):
         (tmp_path / "pets" / name).mkdir(parents=True)
         for number in range(count):
             suffix = ("png", "jpg", "bmp", "webp")[number % 4]
-            picture = Image.new("RGB", (20 + number, 40), colour)
+            picture = Image.new("RGB", (20 + number, 40), color)
             picture.putpixel((number, 20), (number, number, number))  # no two are the same
             picture.save(tmp_path / "pets" / name / f"{number}.{suffix}", quality=100)
     return tmp_path / "pets"
@@ -43,9 +43,9 @@ def test_folder(root: Path) -> None:
     assert Counter(folder.test.labels.tolist()) == {0: 2, 1: 4}  # a fifth of each class
     assert Counter(folder.train.labels.tolist()) == {0: 8, 1: 16}
     batch = folder.train.batch(torch.arange(24))
-    for label, name in enumerate(COLOURS):
+    for label, name in enumerate(COLORS):
         mean = batch.images[batch.labels == label].mean(dim=(0, 2, 3)) * 255
-        torch.testing.assert_close(mean, torch.tensor(COLOURS[name], dtype=torch.float32), atol=12, rtol=0)
+        torch.testing.assert_close(mean, torch.tensor(COLORS[name], dtype=torch.float32), atol=12, rtol=0)
 
 
 def test_grey(root: Path) -> None:
@@ -112,7 +112,7 @@ def test_broken_files_are_listed_and_skipped_or_stop(root: Path, caplog: pytest.
         open_images(root, size=16, strict=True)
 
 
-def test_nothing_outside_is_followed(root: Path, tmp_path: Path) -> None:
+def test_links_that_lead_outside_are_not_followed(root: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     Image.new("RGB", (9, 9)).save(secret)
     (root / "red" / "link.png").symlink_to(secret)
@@ -163,7 +163,7 @@ def test_damaged_pictures_never_crash(root: Path, place: int, value: int, name: 
         (lambda root: root / "red", "has pictures of 0 classes, at least 2"),
     ],
 )
-def test_folder_that_will_not_do(root: Path, make: object, message: str) -> None:
+def test_invalid_folders(root: Path, make: object, message: str) -> None:
     with pytest.raises(TorchcapsError, match=message):
         open_images(make(root))  # type: ignore[operator]
 

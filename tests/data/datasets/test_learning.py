@@ -1,4 +1,4 @@
-"""A laptop-sized CapsNet takes a few training steps on every set that can be had without a network."""
+"""A laptop-size CapsNet takes a few training steps on every dataset that needs no download."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from tests.data.test_digits import needs_mnist, some_digits
+from tests.data.datasets.test_digits import needs_mnist, some_digits
 from torchcaps.data import Augmentation, DatasetRecord, ImageSet, datasets, load_dataset
 from torchcaps.data.datasets.affnist import change_digits
 from torchcaps.data.datasets.multimnist import OverlaidDigits
@@ -58,10 +58,10 @@ def test_toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_own_pictures(tmp_path: Path) -> None:
-    for name, colour in (("blue", (9, 9, 250)), ("red", (250, 9, 9))):
+    for name, color in (("blue", (9, 9, 250)), ("red", (250, 9, 9))):
         (tmp_path / name).mkdir()
         for number in range(20):
-            Image.new("RGB", (30, 30 + number), colour).save(tmp_path / name / f"{number}.png")
+            Image.new("RGB", (30, 30 + number), color).save(tmp_path / name / f"{number}.png")
     record = datasets.get(f"images:{tmp_path},size=28")
     learn(record, record.open("train"))
 

@@ -1,4 +1,4 @@
-"""The sets that are made of digits: placed, changed, overlaid."""
+"""Datasets derived from MNIST: translated, affine-transformed and overlaid digits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.reference import data_loops
-from torchcaps.data import TensorImages, datasets, load_dataset, split_off
-from torchcaps.data.datasets.affnist import RANGES, change_digits
-from torchcaps.data.datasets.mnist import FILES
+from torchcaps.data import Augmentation, TensorImages, datasets, load_dataset, split_off
+from torchcaps.data.datasets.affnist import RANGES, change_digits, transform_digits
+from torchcaps.data.datasets.mnist import FILES, CenteredDigits, place_digits, random_offsets
 from torchcaps.data.datasets.multimnist import OverlaidDigits
 from torchcaps.data.io.download import find_files
 from torchcaps.errors import TorchcapsError
@@ -65,6 +65,82 @@ def test_changed_digits_fill_their_ranges() -> None:
     for name, (low, high) in RANGES.items():
         assert low <= float(factors[name].min()) < low + 0.01 * (high - low)
         assert high - 0.01 * (high - low) < float(factors[name].max()) <= high
+
+
+def inked_digits(count: int = 400) -> TensorImages:
+    """Digits as large as MNIST's: 20x20 pixels of noise in the middle of 28x28."""
+    images = torch.zeros(count, 1, 28, 28, dtype=torch.uint8)
+    images[:, :, 4:24, 4:24] = some_digits(count, size=20).images
+    return TensorImages(images, torch.arange(count) % 10, tuple("0123456789"))
+
+
+def test_transformed_digits_agree_with_loops() -> None:
+    digits = inked_digits(4)
+    changed = transform_digits(digits, seed=0)
+    batch = changed.batch(torch.arange(4))
+    for number in range(4):
+        drawn = {name: values[number].item() for name, values in batch.factors.items()}
+        assert drawn["shear"] == pytest.approx(0.4 * data_loops.uniform(0, 1, number) - 0.2, abs=1e-6), "a factor"
+        angle = torch.deg2rad(torch.tensor(drawn["rotation"], dtype=torch.float64))
+        turn = torch.tensor([[angle.cos(), angle.sin()], [-angle.sin(), angle.cos()]]).double()
+        lean = torch.tensor([[1, drawn["shear"]], [0, 1]], dtype=torch.float64)
+        matrix = turn @ lean @ torch.diag(torch.tensor([drawn["scale_x"], drawn["scale_y"]], dtype=torch.float64))
+        expected = data_loops.warp(
+            (digits.images[number, 0] / 255).tolist(), matrix.tolist(), (drawn["shift_x"], drawn["shift_y"]), 40, 40
+        )
+        torch.testing.assert_close(batch.images[number, 0], torch.tensor(expected), atol=0.003, rtol=0)
+
+
+def test_no_part_of_a_transformed_digit_is_lost() -> None:
+    digits = inked_digits()
+    small, large = transform_digits(digits, seed=0), transform_digits(digits, seed=0, side=60)
+    ink, all_ink = (each.images.long().sum(dim=(1, 2, 3)) for each in (small, large))
+    torch.testing.assert_close(ink, all_ink, rtol=0, atol=5)  # of about 50,000: pixels are rounded
+    inked = small.images[:, 0] > 0
+    for edge in (inked[:, 0], inked[:, -1], inked[:, :, 0], inked[:, :, -1]):
+        assert 0.01 < edge.any(dim=1).double().mean() < 0.5, "some digits touch the edge"
+    assert 0.19 < small.factors["shear"].max() <= 0.2
+    assert -0.2 <= small.factors["shear"].min() < -0.19
+    kept = change_digits(digits, seed=0).images.double().sum() / digits.images.double().sum()
+    assert kept < ink.double().sum() / digits.images.double().sum(), "affnist-45 loses some"
+
+
+def test_narrow_digits_are_shifted_by_up_to_eight_pixels() -> None:
+    digits = inked_digits()
+    digits.images[..., :12] = 0
+    digits.images[..., 16:] = 0
+    factors = transform_digits(digits, seed=0).factors
+    assert sorted(set(factors["shift_x"].tolist())) == list(range(-8, 9))
+    assert factors["shift_y"].abs().max() <= 8
+
+
+def test_transformed_digits_are_fixed_by_the_seed() -> None:
+    digits = inked_digits(600)
+    first = transform_digits(digits, 0)
+    assert torch.equal(first.images, transform_digits(digits, 0).images)
+    assert not torch.equal(first.images, transform_digits(digits, 1).images)
+    assert torch.equal(first.images[:7], transform_digits(digits.where(torch.arange(7)), 0).images)
+
+
+def test_moving_digits_reach_every_place_and_held_out_ones_stay() -> None:
+    digits = some_digits(3000)
+    moving = CenteredDigits(digits)
+    training, validation = split_off(moving, 300, seed=0)
+    order = torch.randperm(3000, generator=torch.Generator().manual_seed(0))
+    held = order[:300]
+    placed = place_digits(digits.where(held), random_offsets("train", held))
+    assert torch.equal(validation.batch(torch.arange(300)).images, placed.batch(torch.arange(300)).images)
+    augment = Augmentation(datasets.get("mnist-40-moving").augmentation)
+    centered = training.batch(torch.arange(2700))
+    assert torch.equal(centered.images[:, :, 6:34, 6:34], digits.batch(order[300:]).images)
+    rounds = [augment(centered.images, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    assert not torch.equal(*rounds)
+    inked = rounds[0][:, 0] > 0  # all pixels of these digits are inked
+    places = [inked.any(dim=2).int().argmax(1), inked.any(dim=1).int().argmax(1)]
+    for axis in places:
+        assert torch.bincount(axis, minlength=13).min() > 2700 / 13 / 2
+        assert axis.max() == 12
+    assert (inked.sum(dim=(1, 2)) == 28 * 28).all(), "no part is lost"
 
 
 def test_overlaid_images_are_clipped_sums_of_their_targets() -> None:
@@ -149,7 +225,7 @@ def test_one_class_cannot_be_overlaid() -> None:
 
 
 @needs_mnist
-@pytest.mark.parametrize("name", ["mnist", "mnist-40", "affnist", "multimnist"])
+@pytest.mark.parametrize("name", ["mnist", "mnist-40", "mnist-40-moving", "affnist", "affnist-45", "multimnist"])
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_real_digits_are_as_the_record_says(name: str, split: str) -> None:
     record, images = datasets.get(name), load_dataset(name, split)

@@ -1,4 +1,4 @@
-"""Files from every kind of source, and what happens when they are wrong. Real servers and clients, no network."""
+"""Download sources, and errors of corrupt files. Uses real servers and clients on loopback."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_installed_debian_package(shelf: Path, empty_cache: Path) -> None:
     check(empty_cache)
 
 
-def test_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_client_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(TorchcapsError, match="npm is not installed"):
         fetch_files("things", FILES, [NpmPackage("carrier@1", "package", FILES[0])])
@@ -322,7 +322,7 @@ def test_own_folder_comes_first_and_is_never_written(
     assert (tmp_path / "own" / "things" / "second.bin").read_bytes() == b"wrong"
 
 
-def test_unpacked_file_is_as_good(shelf: Path, empty_cache: Path) -> None:
+def test_decompressed_file_is_accepted(shelf: Path, empty_cache: Path) -> None:
     shutil.copytree(shelf, empty_cache)
     (empty_cache / "first.gz").unlink()
     (empty_cache / "first").write_bytes(CONTENT["first.gz"])
@@ -354,7 +354,7 @@ def test_broken_gzip(tmp_path: Path, content: bytes) -> None:
     assert check_file(path, File("a.gz", 999, "sha256:0"))
 
 
-def test_archive_that_is_none(tmp_path: Path, address: str) -> None:
+def test_file_that_is_not_an_archive(tmp_path: Path, address: str) -> None:
     (tmp_path / "a.tar.gz").write_bytes(b"nothing of the kind")
     with pytest.raises(TorchcapsError, match=r"a\.tar\.gz \("):
         fetch_files("things", FILES, [WebArchive(f"{address}/a.tar.gz", "inside")])
@@ -373,7 +373,7 @@ def test_cache_that_cannot_be_a_folder(tmp_path: Path) -> None:
         fetch_files("things", FILES, [])
 
 
-def test_processes_that_fetch_at_once(shelf: Path, address: str, empty_cache: Path) -> None:
+def test_concurrent_downloads(shelf: Path, address: str, empty_cache: Path) -> None:
     script = (
         "import sys; from torchcaps.data import File, Mirror; from torchcaps.data.io.download import fetch_files;"
         "fetch_files('things', eval(sys.argv[1]), [Mirror(sys.argv[2])])"

@@ -1,4 +1,4 @@
-"""Pictures: upright, square, of the wanted size, and never more memory than the bound allows."""
+"""Decoding of images: orientation, cropping, resizing, modes, and bounded memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def halves(width: int, height: int) -> Image.Image:
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM"])
 @pytest.mark.parametrize("size", [8, 100])
-def test_the_middle_square_in_the_wanted_size(kind: str, size: int) -> None:
+def test_the_center_square_is_resized(kind: str, size: int) -> None:
     found = decode_square(written(halves(400, 200), kind), size=size, grey=False, **ALL)
     assert (found.shape, found.dtype) == ((3, size, size), torch.uint8)
     for channel, rows in ((0, slice(0, size // 2 - 1)), (2, slice(size // 2 + 1, size))):
@@ -43,7 +43,7 @@ def test_the_middle_square_in_the_wanted_size(kind: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-def test_a_camera_that_was_held_sideways(kind: str) -> None:
+def test_exif_orientation_is_applied(kind: str) -> None:
     note = Image.Exif()
     note[0x0112] = 6  # to be turned a quarter to the right
     found = decode_square(written(halves(300, 300), kind, exif=note), size=10, grey=False, **ALL)
@@ -52,7 +52,7 @@ def test_a_camera_that_was_held_sideways(kind: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"])
-def test_grey_of_every_mode(mode: str) -> None:
+def test_gray_images_of_every_mode(mode: str) -> None:
     kind = "TIFF" if mode in ("CMYK", "I;16") else "PNG"
     found = decode_square(written(Image.new(mode, (20, 30)), kind), size=8, grey=True, **ALL)
     assert found.shape == (1, 8, 8)
@@ -64,7 +64,7 @@ def test_grey_of_every_mode(mode: str) -> None:
 def test_webp_takes_twice_the_memory_so_half_the_pixels(
     settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And is refused before it is opened, which is when its decoder asks for memory."""
+    """The image is rejected before its decoder allocates memory."""
     if "save_all" in settings:
         settings = settings | {"append_images": [Image.new("RGB", (30, 20), "red")]}
     content = written(Image.new("RGB", (30, 20)), "WEBP", **settings)
@@ -79,7 +79,7 @@ def test_one_pixel_too_many() -> None:
         decode_square(written(Image.new("L", (31, 20)), "PNG"), size=8, grey=True, formats=FORMATS, most_pixels=619)
 
 
-def test_a_format_that_is_not_asked_for(tmp_path: Path) -> None:
+def test_formats_that_are_not_allowed(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     path.write_bytes(written(Image.new("L", (9, 9)), "TIFF"))
     with pytest.raises(UnreadableError, match=r"^cannot be read: "):

@@ -1,4 +1,4 @@
-"""Every reader: the right content from a good file, one clear sentence for anything else."""
+"""File formats: correct content from a valid file, and a clear error for any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Size, colour, balance and name of a user's own pictures."""
+"""The size, color mode, class balance and name of an image folder."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def fill(folder: Path, sizes: list[tuple[int, int]], mode: str = "RGB") -> list[
     ("shorter", "size"),
     [([9, 10, 300], 28), ([31, 31, 31], 28), ([32, 39, 80], 32), ([47, 48, 50], 48), ([4000] * 3, 48)],
 )
-def test_the_largest_size_that_the_middle_picture_fills(tmp_path: Path, shorter: list[int], size: int) -> None:
+def test_size_is_chosen_from_the_median_image(tmp_path: Path, shorter: list[int], size: int) -> None:
     paths = fill(tmp_path / "a", [(side, side + 100) for side in shorter])
     fit = fit_pictures(paths)
     assert (fit.size, fit.grey) == (size, False)
     assert str(sorted(shorter)[1]) in fit.reason
 
 
-def test_grey_if_all_are_and_broken_ones_do_not_count(tmp_path: Path) -> None:
-    grey, colour = fill(tmp_path / "a", [(40, 40)] * 3, "L"), fill(tmp_path / "b", [(40, 40)])
+def test_gray_if_all_readable_images_are_gray(tmp_path: Path) -> None:
+    grey, color = fill(tmp_path / "a", [(40, 40)] * 3, "L"), fill(tmp_path / "b", [(40, 40)])
     (tmp_path / "broken.png").write_text("none")
     assert fit_pictures([*grey, tmp_path / "broken.png", tmp_path / "missing.png"]).grey
-    assert not fit_pictures([*grey, *colour]).grey
+    assert not fit_pictures([*grey, *color]).grey
     assert fit_pictures([tmp_path / "broken.png"]).size == 28
 
 
-def test_a_run_keeps_what_was_chosen(tmp_path: Path) -> None:
+def test_a_run_keeps_the_chosen_size_and_mode(tmp_path: Path) -> None:
     for name in ("cat", "dog"):
         fill(tmp_path / "pets" / name, [(36, 50)] * 5, "L")
     data = f"images:{tmp_path / 'pets'}"
@@ -77,9 +77,9 @@ def test_balance(tmp_path: Path) -> None:
     fill(tmp_path / "dog", [(30, 30)] * 10)
     balance = open_images(tmp_path, size=8).balance
     assert balance == Balance(("cat", "dog"), (80, 8), (20, 2))
-    few, lopsided = balance.warnings()
-    assert "fewer than 20 pictures to train on: 'dog' (8)" in few
-    assert "Always answering 'cat' is right in 91% of the test" in lopsided
+    few, imbalanced = balance.warnings()
+    assert "fewer than 20 training images: 'dog' (8)" in few
+    assert "Always predicting 'cat' gives a test accuracy of 91%" in imbalanced
     assert Balance(("a", "b"), (60, 20), (15, 5)).warnings() == []
     many = Balance(tuple("abcdefgh"), (2,) * 8, (1,) * 8).warnings()
     assert len(many) == 1
