@@ -1,4 +1,4 @@
-"""Votes, couplings and dead capsules against loops."""
+"""Couplings, votes and capsule activity, compared with loop references."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from torchcaps.analysis import (
     vote_histograms,
     vote_maps,
 )
-from torchcaps.analysis.couplings import CapsuleActivity, class_share
-from torchcaps.analysis.inspection import presence
-from torchcaps.analysis.receptive_field import grid_extents, primary_centers
-from torchcaps.analysis.votes import vote_distances
+from torchcaps.analysis.couplings import CapsuleActivity, class_share, vote_distances
+from torchcaps.analysis.inspection import grid_extents, presence, primary_centers
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model, create_model
 
@@ -88,7 +86,7 @@ def test_vote_distances_need_em() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_couplings_are_followed_as_loops_would(kind: str) -> None:
+def test_propagated_couplings_against_loops(kind: str) -> None:
     model = small(KINDS[kind][0], **KINDS[kind][1])
     _, layers = inspect_layers(model, torch.rand(2, 1, 28, 28))
     classes, iteration = torch.tensor([3, 1]), 1
@@ -107,8 +105,8 @@ def test_couplings_are_followed_as_loops_would(kind: str) -> None:
             reached = [flat[place * types : (place + 1) * types] for place in range(height * width)]
 
 
-def test_shares_of_all_classes_make_a_whole() -> None:
-    """A child that shares itself out ends up in the classes entirely, through however many layers."""
+def test_shares_of_all_classes_sum_to_one() -> None:
+    """If couplings are normalized over parents, the shares of all classes sum to one, through any number of layers."""
     for kind in ("dynamic", "em", "uniform"):
         model = small(KINDS[kind][0], **KINDS[kind][1])
         _, layers = inspect_layers(model, torch.rand(1, 1, 28, 28))
@@ -147,7 +145,7 @@ def test_entropy_against_loops(kind: str) -> None:
             assert entropies[0].relative == pytest.approx(1.0, abs=1e-4), "shares are equal at first"
 
 
-def test_dead_capsules_against_loops() -> None:
+def test_activity_against_loops() -> None:
     model, images = small("matrix-capsnet", **MATRIX), torch.rand(12, 1, 28, 28)
     told: list[int] = []
     found = measure_activity(model, images, advance=told.append)
@@ -165,7 +163,7 @@ def test_dead_capsules_against_loops() -> None:
 
 
 @pytest.mark.parametrize("name", ["capsnet", "matrix-capsnet", "g-capsnet-conv"])
-def test_places_lie_where_their_receptive_fields_do(name: str) -> None:
+def test_receptive_field_centers(name: str) -> None:
     model = small(name).double()
     images = torch.rand(1, 1, 28, 28, dtype=torch.float64, requires_grad=True)
     pose: Tensor = model.primary(model.features(images)).pose  # without preprocessing, which looks at every pixel
@@ -173,11 +171,11 @@ def test_places_lie_where_their_receptive_fields_do(name: str) -> None:
     for row, column in ((0, 0), (1, 3), (pose.shape[1] - 1, pose.shape[2] - 1)):
         (slope,) = torch.autograd.grad(pose[0, row, column].sum(), images, retain_graph=True)
         touched = torch.nonzero(slope[0, 0]).double() + 0.5
-        centre = (touched.amin(0) + touched.amax(0)) / 2
-        assert (float(rows[row]), float(columns[column])) == pytest.approx(tuple(centre.tolist()), abs=1e-6)
+        center = (touched.amin(0) + touched.amax(0)) / 2
+        assert (float(rows[row]), float(columns[column])) == pytest.approx(tuple(center.tolist()), abs=1e-6)
 
 
-def test_frames_of_all_layers() -> None:
+def test_grid_extents_of_all_layers() -> None:
     model = small("matrix-capsnet", **MATRIX)
     _, layers = inspect_layers(model, torch.rand(1, 1, 28, 28))
     # 12x12 places with step 2 from pixel 2.5 on; windows of 3 with stride 2; then of 3 with stride 1.

@@ -1,4 +1,4 @@
-"""All explanations of a model in one call: what is written, what is left out, which images are shown."""
+"""explain: files that it writes, explainers that do not apply, and the selection of images."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_capsule_model_is_explained(tmp_path: Path) -> None:
     }
 
 
-def test_em_routing_in_colour(tmp_path: Path) -> None:
+def test_em_routing_on_color_images(tmp_path: Path) -> None:
     model = create_model(
         "matrix-capsnet", size="laptop", filters=4, types=(2, 2, 2), channels=3, image_size=32, classes=3
     )
@@ -62,14 +62,14 @@ def test_em_routing_in_colour(tmp_path: Path) -> None:
     assert len(report["explanations"]["couplings"]["data"]["maps"]) == 3, "iterations"
 
 
-def test_a_model_without_capsules_is_left_alone(tmp_path: Path) -> None:
+def test_a_model_without_capsules(tmp_path: Path) -> None:
     report = explain(create_model("convnet-avg", size="laptop"), load_dataset("glyphs", "test"), tmp_path, sample=2)
     assert not report["explanations"]
     assert set(report["skipped"]) == set(EXPLANATIONS)
     assert all("ConvNetAvg has no" in reason or "--decoder" in reason for reason in report["skipped"].values())
 
 
-def test_plain_units_are_perturbed_and_nothing_is_said_of_couplings(tmp_path: Path) -> None:
+def test_plain_units_are_perturbed_without_couplings(tmp_path: Path) -> None:
     model = create_model("convnet-cr", size="laptop", filters=8, hidden=(16, 16))
     only = ["perturbation", "couplings"]
     report = explain(model, load_dataset("glyphs", "test"), tmp_path, picture="0", only=only)

@@ -11,7 +11,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 
 
-def test_each_dimension_is_moved_alone() -> None:
+def test_each_dimension_is_perturbed_separately() -> None:
     model = create_model("capsnet", size="laptop", class_size=4).eval()
     image = torch.rand(1, 28, 28)
     drawn = perturb_dimensions(model, image, reach=0.2, steps=5)
@@ -49,7 +49,7 @@ def test_the_range_of_each_paper(paper: str, reach: float, step: float) -> None:
     torch.testing.assert_close(perturb_dimensions(model, image, paper=paper), expected)
 
 
-def test_capsules_and_plain_units_have_ranges_of_their_own() -> None:
+def test_capsules_and_plain_units_have_different_ranges() -> None:
     small = {"size": "laptop", "filters": 8}
     assert "gu2021-units" in ranges_for(create_model("convnet-cr", **small))
     assert "gu2021-units" not in ranges_for(create_model("convnet-cr-sf", **small)), "squashed units are bounded"
@@ -66,7 +66,7 @@ def test_a_model_that_cannot_be_perturbed_is_refused() -> None:
         perturb_dimensions(create_model("capsnet", size="laptop"), image, paper="sabour")
 
 
-def test_the_decoder_of_one_draws_the_capsules_of_another() -> None:
+def test_reconstruction_with_the_decoder_of_another_model() -> None:
     small = {"size": "laptop", "filters": 8, "types": 2, "hidden": (16, 16)}
     drawing, other = create_model("capsnet", **small).eval(), create_model("capsnet-l2", **small, decoder="none").eval()
     images, labels = torch.rand(3, 1, 28, 28), torch.tensor([2, 0, 7])

@@ -1,4 +1,4 @@
-"""Compactness and alignment: the numbers against loops, the limits, the refusals."""
+"""Compactness and alignment: compared with loop references, limiting cases, and invalid input."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_vectors_are_those_of_the_true_class() -> None:
             torch.testing.assert_close(vectors[image, step], pose, rtol=1e-4, atol=1e-6)
 
 
-def test_measured_over_images_as_the_loops_would() -> None:
+def test_measures_over_images_against_loops() -> None:
     model, images, labels = small_capsnet(), torch.rand(3, 1, 28, 28), torch.tensor([1, 2, 1])
     told: list[int] = []
     data = measure_compactness(model, images, labels, steps=4, advance=told.append)
@@ -116,7 +116,7 @@ def test_measured_over_images_as_the_loops_would() -> None:
     assert aligned["paper"]["random"]["mean"] == 0.311
 
 
-def test_what_cannot_be_measured_is_refused() -> None:
+def test_invalid_input_is_refused() -> None:
     images, labels = torch.rand(2, 1, 28, 28), torch.tensor([1, 2])
     with pytest.raises(TorchcapsError, match="has no class capsules"):
         measure_compactness(create_model("convnet-avg", size="laptop"), images, labels)

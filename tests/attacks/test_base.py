@@ -1,4 +1,4 @@
-"""What holds for every attack in the registry."""
+"""Properties of every attack in the registry."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_no_attack_leaves_epsilon_or_the_pixels_range(
 
 
 class Rogue(Attack):
-    """Goes wherever it likes, and forgets to count."""
+    """An attack that ignores epsilon and the bounds, and counts no queries."""
 
     def perturb(self, wrapper: ModelWrapper, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
         far = 100 * torch.randn_like(images)
@@ -119,7 +119,8 @@ def test_the_model_is_left_as_it_was(record: AttackRecord) -> None:
 @pytest.mark.parametrize("capsules", [False, True])
 def test_a_trained_model_is_hurt(record: AttackRecord, capsules: bool) -> None:
     model, batch = trained(capsules=capsules), glyphs("test", 60)
-    settings = {"universal": {"iterations": 40, "batch_size": 20, "eval_every": 20}, "square": {"queries": 60}}
+    longer = {"iterations": 40, "batch_size": 20, "eval_every": 20}
+    settings = {"universal": longer, "universal-pgd": longer, "square": {"queries": 60}}
     attack = quick(record.name, trained(1), **settings.get(record.name, {}))
     with torch.no_grad():
         clean = (model(batch.images).scores.argmax(1) == batch.labels).double().mean().item()

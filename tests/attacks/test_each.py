@@ -1,9 +1,10 @@
-"""What is particular to single attacks."""
+"""Tests of single attacks."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -81,28 +82,58 @@ def test_many_steps_transfer_and_strange_sources_are_refused() -> None:
         create_attack("transfer", source=model, base_attack=create_attack("universal"))
 
 
+UNIVERSAL = [
+    ("universal", {"loss": "logit-difference"}),
+    ("universal", {"loss": "cross-entropy"}),
+    ("universal-pgd", {"relative_step": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), UNIVERSAL)
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-def test_a_universal_perturbation_is_the_same_for_all_images(norm: str) -> None:
+def test_a_universal_perturbation_is_the_same_for_all_images(name: str, settings: dict[str, Any], norm: str) -> None:
     model = trained()
     batch = glyphs("test", 50)
-    attack = create_attack("universal", norm=norm, iterations=4, batch_size=8, eval_every=2)
+    attack = create_attack(name, norm=norm, iterations=4, batch_size=8, eval_every=2, **settings)
     epsilon = 1e-3  # too small for any answer to change, or for many pixels to reach their bounds
     found = attack(model, batch.images * 0.5 + 0.25, batch.labels, epsilon=epsilon)
     with torch.no_grad():
         right = model(batch.images * 0.5 + 0.25).scores.argmax(1) == batch.labels
     moved = (found.images - (batch.images * 0.5 + 0.25))[right]
     torch.testing.assert_close(moved, moved[:1].expand_as(moved), rtol=0, atol=1e-6)
-    assert moved.abs().max() > 0
     assert list(found.history) == [0, 2, 4]
+    assert NORMS[norm].size(moved[:1]).item() == pytest.approx(epsilon, rel=1e-3), "all of epsilon is used"
+    if (name, norm) == ("universal", "linf"):
+        torch.testing.assert_close(moved.abs(), torch.full_like(moved, epsilon), rtol=0, atol=1e-6)
 
 
-def test_the_universal_generator_learns() -> None:
-    model = trained()
+@pytest.mark.parametrize(("name", "settings"), UNIVERSAL)
+@pytest.mark.parametrize("capsules", [False, True])
+def test_universal_perturbations_learn(name: str, settings: dict[str, Any], capsules: bool) -> None:
+    model = trained(capsules=capsules)
     batch = glyphs("test", 100)
-    attack = create_attack("universal", iterations=60, batch_size=20, eval_every=20)
-    history = attack(model, batch.images, batch.labels, epsilon=0.4).history
-    assert history[0] > 0.8
-    assert history[60] < history[0] - 0.25
+    attack = create_attack(name, iterations=60, batch_size=20, eval_every=20, **settings)
+    found = attack(model, batch.images, batch.labels, epsilon=0.4)
+    assert found.history[0] > 0.8
+    assert found.history[60] < found.history[0] - 0.25
+    assert found.accuracy == pytest.approx(found.history[60])
+
+
+def test_universal_attacks_count_the_passes_of_clean_images_and_refuse_other_losses() -> None:
+    model, batch = trained(), glyphs("test", 20)
+    by_loss = {
+        loss: create_attack("universal", iterations=3, batch_size=4, loss=loss)(
+            model, batch.images, batch.labels, epsilon=0.1, budget=5
+        )
+        for loss in ("logit-difference", "cross-entropy")
+    }
+    assert {loss: found.queries for loss, found in by_loss.items()} == {"logit-difference": 16, "cross-entropy": 12}
+    with pytest.raises(TorchcapsError, match=r"loss of Universal 'logits' is unknown.*logit-difference"):
+        create_attack("universal", loss="logits")
+    with pytest.raises(TorchcapsError, match="UniversalPGD needs a relative_step above 0"):
+        create_attack("universal-pgd", relative_step=0)
+    with pytest.raises(TorchcapsError, match="UniversalPGD needs iterations and eval_every of at least 1"):
+        create_attack("universal-pgd", iterations=0)
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 30, 27)])

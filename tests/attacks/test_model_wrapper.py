@@ -24,7 +24,7 @@ each_case = pytest.mark.parametrize(
 
 
 class PlainCNN(nn.Module):
-    """A convolutional network as anybody would write it; nothing of torchcaps."""
+    """A plain convolutional network without torchcaps."""
 
     def __init__(self, classes: int = 5) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def normalize(images: Tensor) -> Tensor:
 
 
 def classified(model: nn.Module, count: int, scale: float = 1.0, shift: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Random images of normalized pixels scaled to other bounds, with labels that are right but for the first."""
+    """Random images within the given bounds, with the labels that the model predicts, except for the first."""
     unit = torch.rand(count, 3, 8, 8)
     with torch.no_grad():
         labels = model.eval()(normalize(unit)).argmax(1)
@@ -65,7 +65,7 @@ def test_the_result_is_within_epsilon_and_bounds_and_judged_on_clipped_pixels(
     options = QUICK.get(record.name, {})
     if record.needs_source:
         options = {"source": model, "source_preprocessing": preprocessing}
-    elif record.name == "universal":
+    elif record.name in ("universal", "universal-pgd"):
         options = {"iterations": 40, "batch_size": 10}
     attack = record.build(**options, epsilon=epsilon, norm=norm)
     result = attack(model, images, labels, bounds=bounds, preprocessing=preprocessing)

@@ -13,7 +13,7 @@ from tests.reference import acgan as reference
 from torchcaps.data import load_dataset
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate import robustness, save_evaluation
+from torchcaps.evaluate import acgan, robustness, save_evaluation
 from torchcaps.evaluate.acgan import (
     ACGAN,
     LATENT,
@@ -27,6 +27,7 @@ from torchcaps.evaluate.acgan import (
 )
 from torchcaps.evaluate.report import notes, summary_table
 from torchcaps.evaluate.robustness import protocols
+from torchcaps.reproduce.spec import load_spec
 
 pytestmark = pytest.mark.process
 
@@ -36,7 +37,7 @@ TINY = GanSettings(data="glyphs", train_images=24, batch=8)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """GANs of tests are kept where nobody looks for them."""
+    """Use a temporary cache for the GANs of tests."""
     monkeypatch.setattr("torchcaps.evaluate.acgan.cache_folder", lambda: tmp_path)
     return tmp_path / "acgan"
 
@@ -113,7 +114,7 @@ def test_training_goes_on_where_it_stopped_and_ends_alike(tmp_path: Path) -> Non
 
 
 class PatternJudge(nn.Module):
-    """Knows ten patterns, a bar at another height for each class; has no opinion on what is real."""
+    """A discriminator that recognizes ten patterns, a bar at a different height for each class."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,3 +182,10 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
         TorchcapsError, match="needs 28x28 grayscale images of ten classes, which turntable-small does not"
     ):
         train_acgan(tmp_path, GanSettings(data="turntable-small"), 1)
+
+
+def test_the_paper_is_cited_with_its_authors() -> None:
+    names = load_spec("chen2019").authors.split(", ")
+    surnames = ", ".join(name.split()[-1] for name in names)
+    assert acgan.__doc__ is not None
+    assert surnames in acgan.__doc__

@@ -58,8 +58,23 @@ def test_the_targeted_curve_rises_and_the_accuracy_falls() -> None:
     assert rows["bim", 0.1]["accuracy"] <= rows["fgsm", 0.1]["accuracy"]
 
 
+def test_targeted_success_does_not_count_images_that_were_on_the_target_already() -> None:
+    batch = glyphs("test", 40)
+    classes = images().class_names
+    mislabeled = TensorImages((batch.images * 255).byte(), (batch.labels + 1) % len(classes), classes)
+    rows = attack_model(trained(), mislabeled, ["targeted-fgsm"], [0.0, 0.1], images_used=40)["attacks"]
+    assert rows[0]["target_success"] == 0  # nothing was changed
+    found = create_attack("targeted-fgsm")(trained(), batch.images, (batch.labels + 1) % len(classes), epsilon=0.1)
+    assert found.targets is not None
+    assert found.hits is not None
+    predicted = trained()(batch.images).scores.argmax(1)
+    assert not found.targets.gather(1, predicted.unsqueeze(1)).any()
+    assert not (found.hits & ~found.targets).any()
+    assert rows[1]["target_success"] == pytest.approx((found.hits.sum() / found.targets.sum()).item())
+
+
 def test_the_universal_attack_s_course_is_in_the_result() -> None:
-    result = attack_model(trained(), images(), ["universal"], [0.3], images_used=20, budget=20)
+    result = attack_model(trained(), images(), ["universal"], [0.3], images_used=20, budget=40)
     history = result["attacks"][0]["history"]
     assert list(history) == ["0", "10", "20"]
     assert history["0"] == pytest.approx(result["clean_accuracy"])

@@ -13,7 +13,7 @@ from torchcaps.evaluate.figures import acgan_chart, history_curves
 
 def attacked(seed: int) -> dict[str, Any]:
     images = load_dataset("glyphs", "test")
-    return attack_model(trained(), images, ("universal",), (0.1, 0.3), images_used=20, seed=seed, options=QUICK)
+    return attack_model(trained(), images, ("universal",), (0.05, 0.1), images_used=20, seed=seed, options=QUICK)
 
 
 def test_an_attack_that_learns_is_drawn_by_its_iterations(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_an_attack_that_learns_is_drawn_by_its_iterations(tmp_path: Path) -> Non
     assert list(histories[0]) == ["0", "2", "4"], "settings of the attack are used"
     assert histories[0] != histories[1]
     figure = history_curves({"mean": found, "first": found[:1]})
-    assert [axes.get_title() for axes in figure.axes] == ["universal, epsilon 0.1", "universal, epsilon 0.3"]
+    assert [axes.get_title() for axes in figure.axes] == ["universal, epsilon 0.05", "universal, epsilon 0.1"]
     mean, first = figure.axes[1].lines
     assert list(first.get_xdata()) == [0, 2, 4]
     assert list(first.get_ydata()) == pytest.approx([100 * share for share in histories[0].values()])

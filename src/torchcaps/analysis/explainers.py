@@ -15,6 +15,7 @@ from torchcaps.analysis.couplings import (
     coupling_entropy,
     is_normalized_over_parents,
     measure_activity,
+    vote_histograms,
     vote_maps,
 )
 from torchcaps.analysis.explanation import ExplainInput, Explanation
@@ -27,7 +28,7 @@ from torchcaps.analysis.figures import (
     map_sheet,
     vote_chart,
 )
-from torchcaps.analysis.inspection import inspect_layers
+from torchcaps.analysis.inspection import grid_extents, inspect_layers
 from torchcaps.analysis.perturbation import (
     RANGES,
     PerturbationRange,
@@ -36,9 +37,7 @@ from torchcaps.analysis.perturbation import (
     reconstruct_with,
     reconstruction_change,
 )
-from torchcaps.analysis.receptive_field import grid_extents
 from torchcaps.analysis.sweeps import measure_alignment, measure_compactness
-from torchcaps.analysis.votes import vote_histograms
 from torchcaps.errors import TorchcapsError
 from torchcaps.progress import progress_bar
 

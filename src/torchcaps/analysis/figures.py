@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from torchcaps.analysis.couplings import CapsuleActivity
-from torchcaps.analysis.receptive_field import Extent
+from torchcaps.analysis.inspection import Extent
 from torchcaps.analysis.style import COLORS, GRAY, as_rgb, figure_style, figure_text, hide_axes, new_figure, tile_images
 
 if TYPE_CHECKING:

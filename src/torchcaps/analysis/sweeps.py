@@ -13,7 +13,7 @@ of its affNIST are used. Its text averages the scores of the images. The values 
 range of a different reading: average the shares p over the images first, then compute the score. Both are reported.
 
 **Alignment ratio**: do stronger and stronger changes move the capsule along one line?
-Choi, Seo, Im, Kang: Attention Routing Between Capsules, 2019, https://arxiv.org/abs/1907.01750, section 4.3, table 3.
+Choi, Seo, Im, Kang: Attention Routing Between Capsules, 2019, https://arxiv.org/abs/1907.01750, section 4.4, table 3.
 
 .. math:: v_i = u(T_i x) - u(x), \quad \tilde v = \text{first right-singular vector of } V, \quad
     r_i = \frac{|v_i \cdot \tilde v|}{|v_i|}

@@ -13,7 +13,7 @@ from torchcaps.attacks.pgd import BIM, PGD
 from torchcaps.attacks.result import AttackResult
 from torchcaps.attacks.square import Square
 from torchcaps.attacks.transfer import Transfer
-from torchcaps.attacks.universal import Universal
+from torchcaps.attacks.universal import Universal, UniversalPGD
 
 __all__ = [
     "BIM",
@@ -30,6 +30,7 @@ __all__ = [
     "TargetedFGSM",
     "Transfer",
     "Universal",
+    "UniversalPGD",
     "attacks",
     "create_attack",
     "logits_views",

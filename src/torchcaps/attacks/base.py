@@ -123,11 +123,13 @@ class Attack(ABC):
         """Try every wrong class as target; keep the image of the first target that causes a misclassification."""
         adversarial, predictions = state.images, state.clean
         state.hits = torch.zeros(len(adversarial), state.model.classes, dtype=torch.bool, device=adversarial.device)
+        state.targets = torch.zeros_like(state.hits)
         for target in range(state.model.classes):
             wrong = state.labels != target
             goal = torch.full_like(state.labels, target)
-            candidates, classified = self._attack(state, goal, wrong & (state.clean != target))
-            state.hits[:, target] = wrong & (classified == target)
+            state.targets[:, target] = wrong & (state.clean != target)
+            candidates, classified = self._attack(state, goal, state.targets[:, target])
+            state.hits[:, target] = state.targets[:, target] & (classified == target)
             replace = wrong & (predictions == state.labels)
             adversarial = torch.where(replace[:, None, None, None], candidates, adversarial)
             predictions = torch.where(replace, classified, predictions)

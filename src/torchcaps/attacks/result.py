@@ -26,6 +26,8 @@ class AttackResult:
         logits: the logits that were asked for.
         by_view: how many images reached the goal through each view of the logits.
         hits: (B, classes) in a targeted attack, whether each wrong class was reached when it was the target.
+        targets: (B, classes) in a targeted attack, the targets that were tried: all classes but the image's own and
+            the one predicted before the attack.
         history: accuracy by iteration, for attacks that are trained.
     """
 
@@ -36,6 +38,7 @@ class AttackResult:
     logits: str
     by_view: dict[str, int]
     hits: Tensor | None = None
+    targets: Tensor | None = None
     history: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -59,6 +62,7 @@ class AttackState:
     adversarial: Tensor = field(init=False)
     predictions: Tensor = field(init=False)  # of the adversarial images
     hits: Tensor | None = None
+    targets: Tensor | None = None
     reached_by_view: Counter[str] = field(default_factory=Counter)
     history: dict[int, float] = field(default_factory=dict)  # accuracy on the images that are attacked
 
@@ -71,6 +75,7 @@ class AttackState:
 def merge_results(states: Sequence[AttackState], logits: str, device: torch.device) -> AttackResult:
     """Combine the batches of an attack into one result."""
     hits = [state.hits for state in states if state.hits is not None]
+    targets = [state.targets for state in states if state.targets is not None]
     return AttackResult(
         images=torch.cat([state.adversarial for state in states]).to(device),
         success=torch.cat([state.predictions != state.labels for state in states]).to(device),
@@ -79,5 +84,6 @@ def merge_results(states: Sequence[AttackState], logits: str, device: torch.devi
         logits=logits,
         by_view={view.name: sum(state.reached_by_view[view.name] for state in states) for view in states[0].views},
         hits=torch.cat(hits).to(device) if hits else None,
+        targets=torch.cat(targets).to(device) if targets else None,
         history=states[0].overall_history(),
     )

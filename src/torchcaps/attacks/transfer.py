@@ -8,10 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from torchcaps.attacks.base import Attack, AttackRecord, attacks
+from torchcaps.attacks.base import BATCH, Attack, AttackRecord, attacks
 from torchcaps.attacks.fgsm import FGSM
 from torchcaps.attacks.logits import STRONGEST, LogitsView, select_views
 from torchcaps.attacks.model_wrapper import ModelWrapper, Preprocessing, QueryBudget, as_classifier, frozen_eval
+from torchcaps.data.base import chunks
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 
@@ -63,6 +64,25 @@ class Transfer(Attack):
             view, budget = select_views(STRONGEST, source(images))[0], QueryBudget(wrapper.budget.limit)
             wrapped = ModelWrapper(source, view, budget, bounds=wrapper.bounds, stop_early=False)
             return self.base_attack.perturb(wrapped, images, labels, epsilon)
+
+
+def unclipped_fgsm(source: Model, images: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    """FGSM on a source model without clipping to the bounds of the pixels: x + epsilon sign(gradient).
+
+    The result may lie far outside [0, 1] and is then no image. It shows what a model answers if epsilon was meant for
+    pixels of another scale, such as 8 of 255 applied to pixels in [0, 1] (chen2019, section 4.3).
+
+    Shapes: images and result (B, C, H, W), labels (B,).
+    """
+    moved = []
+    with frozen_eval(source, seed=0):
+        with torch.no_grad():
+            view = select_views(STRONGEST, source(images[:BATCH]))[0]
+        wrapper = ModelWrapper(source, view, QueryBudget())
+        for part in chunks(len(images), BATCH):
+            gradient, _ = wrapper.gradient(images[part], labels[part])
+            moved.append(images[part] + epsilon * gradient.sign())
+    return torch.cat(moved)
 
 
 attacks.add(

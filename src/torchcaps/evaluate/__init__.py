@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from torchcaps.runtime import lazy_exports
 
 if TYPE_CHECKING:
     from torchcaps.evaluate.adversarial import attack_model, fast_gradient_curves
@@ -27,22 +28,16 @@ __all__ = [
     "save_evaluation",
 ]
 
-# Imported when first used, so that training does not load attacks and matplotlib.
-_MODULES = {
-    "Request": "torchcaps.evaluate.robustness",
-    "attack_model": "torchcaps.evaluate.adversarial",
-    "evaluate_robustness": "torchcaps.evaluate.robustness",
-    "evaluate_run": "torchcaps.evaluate.clean",
-    "fast_gradient_curves": "torchcaps.evaluate.adversarial",
-    "measure_affine": "torchcaps.evaluate.affine",
-    "measure_overlap": "torchcaps.evaluate.overlap",
-    "measure_viewpoints": "torchcaps.evaluate.viewpoint",
-    "protocols": "torchcaps.evaluate.robustness",
-    "save_evaluation": "torchcaps.evaluate.report",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+# Imported when first used, so that training loads neither attacks nor matplotlib.
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "adversarial": ("attack_model", "fast_gradient_curves"),
+        "affine": ("measure_affine",),
+        "clean": ("evaluate_run",),
+        "overlap": ("measure_overlap",),
+        "report": ("save_evaluation",),
+        "robustness": ("Request", "evaluate_robustness", "protocols"),
+        "viewpoint": ("measure_viewpoints",),
+    },
+)

@@ -1,7 +1,7 @@
 """A test on generated digits: an AC-GAN is trained on MNIST, and models classify its images after each epoch.
 
-Chen, Crandall, Su: Generalized Capsule Networks with Trainable Routing Procedure, 2019, section 4.2 and table 3; Odena,
-Olah, Shlens: Conditional Image Synthesis with Auxiliary Classifier GANs, 2017, https://arxiv.org/abs/1610.09585.
+Chen, Wang, Zhao, Crandall: Generalized Capsule Networks with Trainable Routing Procedure, 2019, section 4.2, table 3;
+Odena, Olah, Shlens: Conditional Image Synthesis with Auxiliary Classifier GANs, 2017, https://arxiv.org/abs/1610.09585.
 
 The paper gives the shapes of all feature maps but no kernels or strides. A kernel of 5 with stride 1 leads from (3, 3)
 to (7, 7); the two upsampling layers have the same kernel with stride 2. The discriminator has kernels of 3, every other

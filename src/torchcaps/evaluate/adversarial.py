@@ -89,7 +89,7 @@ def attack_model(
         for epsilon in chosen:
             start = time.perf_counter()
             result = built(model, pixels, labels, epsilon=epsilon, logits=logits, seed=seed, budget=budget)
-            rows.append(_row(record, epsilon, result, time.perf_counter() - start, labels))
+            rows.append(_row(record, epsilon, result, time.perf_counter() - start))
     with frozen_eval(model, seed):
         clean = (predict_labels(model, pixels) == labels).double().mean().item()
     return {
@@ -123,7 +123,7 @@ def first_pixels(model: Model, images: ImageSet, count: int | None) -> tuple[Ten
     return crop_to_model(model, batch.images).to(device), batch.labels.to(device)
 
 
-def _row(record: AttackRecord, epsilon: float, result: AttackResult, seconds: float, labels: Tensor) -> dict[str, Any]:
+def _row(record: AttackRecord, epsilon: float, result: AttackResult, seconds: float) -> dict[str, Any]:
     row: dict[str, Any] = {
         "attack": record.name,
         "epsilon": epsilon,
@@ -132,9 +132,8 @@ def _row(record: AttackRecord, epsilon: float, result: AttackResult, seconds: fl
         "queries": result.queries,
         "seconds": seconds,
     }
-    if result.hits is not None:
-        targets = len(labels) * (result.hits.shape[1] - 1)  # every class but the image's own
-        row["target_success"] = int(result.hits.sum()) / targets
+    if result.hits is not None and result.targets is not None:
+        row["target_success"] = int(result.hits.sum()) / max(int(result.targets.sum()), 1)
     if result.history:
         row["history"] = {str(iteration): accuracy for iteration, accuracy in result.history.items()}
     return row

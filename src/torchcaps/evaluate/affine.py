@@ -1,8 +1,9 @@
 """Accuracy under affine transformations for which the model was not trained: rotation, shear, scale and shift.
 
-gu2021, section 3.1; choi2019, section 4.2: trained on MNIST placed on 40x40, tested on affNIST. A model for other
-images is tested on its own test images, transformed at their own size. That is a different test, because pixels moved
-over the border are lost, and its figures cannot be compared with published ones. The result says which test was used.
+gu2021, section 3.1; choi2019, section 4.1: trained on MNIST placed on 40x40, tested on affNIST. It is generated in two
+versions, ``affnist`` and ``affnist-45``, see data/datasets/affnist.py. A model for other images is tested on its own
+test images, transformed at their own size. That is a different test, because pixels moved over the border are lost, and
+its figures cannot be compared with published ones. The result says which test was used.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import TensorImages, load_dataset
 from torchcaps.data.base import as_floats, chunks
 from torchcaps.data.datasets.affnist import change_digits
+from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.evaluate.clean import first_images
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
 
 FACTORS = ("rotation", "shear_x", "scale", "shift_x", "shift_y")  # those of affNIST; one scale for both axes
 STEPS = 9  # odd: the middle step is the identity
-# Test dataset by training dataset. Images of all other datasets are transformed in place.
-PLACED = {"mnist-40": "affnist", "affnist": "affnist", "affnist-official": "affnist-official"}
+PLACED = ("mnist-40", "mnist-40-moving", "affnist", "affnist-45", "affnist-official")  # training sets for affNIST
+VARIANTS = {
+    "affnist": "generated with a shear factor of up to 0.2",
+    "affnist-45": "generated with shear within 45 degrees, after gu2021",
+    "affnist-official": "the original file",
+}
 BATCH = 50
 
 
@@ -39,17 +45,23 @@ class AffineSets:
     changed: TensorImages
 
 
-def affine_sets(model: Model, data: str, images_used: int | None) -> AffineSets:
-    """Return the test images for a model trained on this dataset."""
+def affine_sets(model: Model, data: str, images_used: int | None, variant: str | None = None) -> AffineSets:
+    """Return the test images for a model trained on this dataset.
+
+    ``variant`` is one of ``VARIANTS``, for a model trained on digits on 40x40. By default it is ``affnist``, or the
+    original file if the model was trained on ``affnist-official``.
+    """
     if data in PLACED:
-        upright, changed = (
-            first_images(model, load_dataset(name, "test"), images_used) for name in ("mnist", PLACED[data])
-        )
-        kind = "generated after gu2021" if PLACED[data] == "affnist" else "the original file"
-        return AffineSets(PLACED[data], f"digits under affine change on 40x40, {kind}", upright, changed)
+        variant = variant or ("affnist-official" if data == "affnist-official" else "affnist")
+        if variant not in VARIANTS:
+            raise unknown_name("version of affNIST", variant, VARIANTS)
+        upright, changed = (first_images(model, load_dataset(name, "test"), images_used) for name in ("mnist", variant))
+        return AffineSets(variant, f"digits under affine change on 40x40, {VARIANTS[variant]}", upright, changed)
+    if variant:
+        raise TorchcapsError(f"{variant} is for models trained on digits on 40x40, not on {data}: train on mnist-40")
     upright = first_images(model, load_dataset(data, "test"), images_used)
     side = model.image_shape[1]
-    about = f"{side}x{side} test images of {data} changed in place, by affNIST's ranges with shifts in proportion"
+    about = f"{side}x{side} test images of {data} changed in place, by gu2021's ranges with shifts in proportion"
     return AffineSets("affine in place", about, upright, change_digits(upright, seed=0, side=side))
 
 

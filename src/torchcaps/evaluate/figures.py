@@ -134,13 +134,13 @@ def _grid(count: int, ylabel: str = "accuracy, %") -> tuple[Figure, list[Any]]:
 def _line(
     axes: Any, number: int, label: str, places: Sequence[float], shares: Sequence[float], *, hollow: bool = False
 ) -> None:
-    colour = COLORS[number % len(COLORS)]
+    color = COLORS[number % len(COLORS)]
     style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if hollow else {}
     percent = [100 * share for share in shares]
     axes.plot(
         places,
         percent,
-        color=colour,
+        color=color,
         marker=MARKERS[number % len(MARKERS)],
         markersize=4,
         label=figure_text(label),

@@ -9,6 +9,7 @@ from typing import Any
 from torchcaps.analysis.style import figure_style, save_figure
 from torchcaps.environment import describe_environment
 from torchcaps.evaluate.acgan import GanSettings
+from torchcaps.evaluate.affine import VARIANTS
 from torchcaps.evaluate.figures import (
     acgan_chart,
     acgan_sheet,
@@ -38,7 +39,13 @@ def run_labels(evaluations: Sequence[dict[str, Any]]) -> list[str]:
 def _save_figures(folder: Path, evaluations: Sequence[dict[str, Any]]) -> list[Path]:
     named = list(zip(run_labels(evaluations), evaluations, strict=True))
     attacked = {label: [each["attacked"]] for label, each in named if each["attacked"]}
-    changed = {label: [each["tests"]["affnist"]] for label, each in named if "affnist" in each["tests"]}
+    # All versions of affNIST have the same curves, since those show upright images under one factor.
+    changed = {
+        label: [each["tests"][version]]
+        for label, each in named
+        for version in reversed(VARIANTS)
+        if version in each["tests"]
+    }
     learned = {
         label: found for label, found in attacked.items() if any("history" in row for row in found[0]["attacks"])
     }

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from torchcaps.attacks import STRONGEST, attacks, create_attack
+from torchcaps.attacks import STRONGEST, LogitsView, attacks, create_attack
 from torchcaps.attacks.logits import select_views
-from torchcaps.attacks.model_wrapper import ModelWrapper, QueryBudget, frozen_eval
+from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.attacks.norms import NORMS
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
@@ -41,10 +42,12 @@ class SanityWarning:
 
 @dataclass(frozen=True)
 class GradientMeasure:
-    """The gradient of the cross-entropy with respect to the pixels of clean images.
+    """The gradient of the cross-entropy for clean images.
 
-    ``zeros`` is the fraction of its elements that are exactly zero, ``norm`` its mean L2 norm per image, both through
-    the first view of the logits; ``blind`` is the fraction of images whose gradient is zero through every view.
+    ``zeros`` and ``norm`` are measured at the input of the network, after its preprocessing: standardization spreads
+    the gradient of one pixel over the whole image, so that no gradient by the pixels is exactly zero. ``zeros`` is the
+    fraction of elements that are exactly zero and ``norm`` the mean L2 norm per image, both through the first view of
+    the logits. ``blind`` is the fraction of images whose gradient by the pixels is zero through every view.
     """
 
     zeros: float
@@ -57,16 +60,27 @@ def measure_gradient(model: Model, images: Tensor, labels: Tensor, logits: str =
     with frozen_eval(model, seed=0):
         with torch.no_grad():
             views = select_views(logits, model(images))
-        try:
-            gradients = [ModelWrapper(model, view, QueryBudget()).gradient(images, labels)[0] for view in views]
-        except TorchcapsError:
-            return GradientMeasure(zeros=1.0, norm=0.0, blind=1.0)
-    zeros = torch.stack(gradients) == 0  # (views, B, C, H, W)
+        gradients = [_gradients(model, view, images, labels) for view in views]
+    at_input = gradients[0][1].double()
+    by_pixels = torch.stack([pixels for pixels, _ in gradients])  # (views, B, C, H, W)
     return GradientMeasure(
-        zeros=zeros[0].double().mean().item(),
-        norm=NORMS["l2"].size(gradients[0].double()).mean().item(),
-        blind=zeros.flatten(2).all(2).all(0).double().mean().item(),
+        zeros=(at_input == 0).double().mean().item(),
+        norm=NORMS["l2"].size(at_input).mean().item(),
+        blind=(by_pixels == 0).flatten(2).all(2).all(0).double().mean().item(),
     )
+
+
+def _gradients(model: Model, view: LogitsView, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient by the pixels, and by the input of the network after the model's preprocessing."""
+    pixels = images.detach().requires_grad_()
+    with torch.enable_grad():
+        at_input = model.preprocess(pixels)
+        at_input = at_input if at_input.requires_grad else at_input.requires_grad_()
+        loss = F.cross_entropy(view.read(model.classify(at_input)), labels, reduction="sum")
+        found = torch.autograd.grad(loss, [pixels, at_input], allow_unused=True) if loss.requires_grad else (None, None)
+    # None where the loss does not depend on it: the gradient is zero.
+    by_pixels, by_input = (torch.zeros_like(images) if each is None else each.nan_to_num(0, 0, 0) for each in found)
+    return by_pixels, by_input
 
 
 def check_gradient(measured: GradientMeasure, reference: GradientMeasure | None = None) -> SanityWarning | None:

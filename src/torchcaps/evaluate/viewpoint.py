@@ -1,6 +1,6 @@
 """Generalization to novel viewpoints: objects seen from viewpoints that are not in the training set.
 
-hinton2018, section 5.2 and Table 2: trained on a third of the azimuths or elevations, tested on the others. A better
+hinton2018, section 5.1 and Table 2: trained on a third of the azimuths or elevations, tested on the others. A better
 model is better on familiar viewpoints too, so models are compared at the same familiar error: the training of the
 capsule model stops where its error on familiar viewpoints equals the baseline's (:mod:`torchcaps.evaluate.clean`).
 """
