@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -12,7 +14,16 @@ from torch.nn import functional as F
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.registry import Registry
 
-__all__ = ["LossRecord", "losses", "margin_loss", "one_hot", "reconstruction_loss", "spread_loss", "spread_margin"]
+__all__ = [
+    "LossRecord",
+    "losses",
+    "margin_loss",
+    "one_hot",
+    "reconstruction_loss",
+    "routing_free_energy",
+    "spread_loss",
+    "spread_margin",
+]
 
 
 class LossFunction(Protocol):
@@ -35,8 +46,8 @@ class LossRecord:
     single_label: bool = False
 
 
-def _margin(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
-    return margin_loss(scores, targets)
+def _margin(scores: Tensor, logits: Tensor, targets: Tensor, progress: float, upper: float = 0.9) -> Tensor:
+    return margin_loss(scores, targets, upper=upper)
 
 
 def _spread(scores: Tensor, logits: Tensor, targets: Tensor, progress: float) -> Tensor:
@@ -55,6 +66,9 @@ def _binary_cross_entropy(scores: Tensor, logits: Tensor, targets: Tensor, progr
 losses: Registry[LossRecord] = Registry("loss")
 """All losses by name."""
 losses.add(LossRecord("margin", "lengths above 0.9 or below 0.1", _margin))
+# chen2019's released configuration for MNIST and for CIFAR-10.
+losses.add(LossRecord("margin-0.7", "lengths above 0.7 or below 0.1", partial(_margin, upper=0.7)))
+losses.add(LossRecord("margin-0.6", "lengths above 0.6 or below 0.1", partial(_margin, upper=0.6)))
 losses.add(LossRecord("spread", "true class ahead of every other by a margin, 0.2 to 0.9", _spread, single_label=True))
 losses.add(LossRecord("cross-entropy", "softmax over the logits", _cross_entropy, single_label=True))
 losses.add(LossRecord("bce", "a sigmoid for each class: binary cross-entropy", _binary_cross_entropy))
@@ -121,6 +135,47 @@ def spread_loss(scores: Tensor, targets: Tensor, *, margin: float = LAST_MARGIN)
     true_score = (scores * targets).sum(1, keepdim=True)
     behind = (margin - (true_score - scores)).clamp_min(0).square()
     return (behind * (1 - targets)).sum(1).mean()
+
+
+def routing_free_energy(
+    votes: Tensor,
+    child_activation: Tensor,
+    assignment: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    activation: Tensor,
+    beta_u: Tensor,
+    beta_a: Tensor,
+) -> Tensor:
+    r"""Free energy of EM routing, the objective of its steps (hinton2018, equation 4).
+
+    .. math::
+        \sum_j \Big( -a_j \beta_a + a_j \ln a_j + (1 - a_j) \ln (1 - a_j)
+        - \sum_{i,h} r_{ij} \ln \mathcal N(V_{ij}^h; \mu_j^h, (\sigma_j^h)^2)
+        + \beta_u \sum_i r_{ij} + \sum_i a_i R_{ij} \ln R_{ij} \Big), \quad r_{ij} = a_i R_{ij}
+
+    It measures how far the routing of an image has converged, and is not a loss for training: minimized over the
+    transformation matrices, all votes would become equal (appendix A.2). As printed, the energy of the votes is not
+    scaled by the parent's activation, so the steps that decrease it are those of mean and variance, and assignments in
+    proportion to the densities alone.
+
+    Args:
+        votes: V, (..., I, J, D)
+        child_activation: a_i, (..., I)
+        assignment: R, (..., I, J)
+        mean, variance: of the parents, (..., J, D)
+        activation: a_j of the parents, (..., J)
+        beta_u, beta_a: (J,)
+
+    Returns the energy of each image, (...).
+    """
+    weights = child_activation.unsqueeze(-1) * assignment  # r (..., I, J)
+    spread = variance.unsqueeze(-3)  # (..., 1, J, D)
+    distance = (votes - mean.unsqueeze(-3)).square() / (2 * spread)
+    surprise = (distance + 0.5 * (2 * math.pi * spread).log()).sum(-1)  # -ln of the density, (..., I, J)
+    entropy = torch.xlogy(activation, activation) + torch.xlogy(1 - activation, 1 - activation)  # negative, (..., J)
+    assigned = weights * (surprise + beta_u) + child_activation.unsqueeze(-1) * torch.xlogy(assignment, assignment)
+    return (entropy - activation * beta_a + assigned.sum(-2)).sum(-1)
 
 
 def reconstruction_loss(drawn: Tensor, images: Tensor, *, over_pixels: str = "sum") -> Tensor:

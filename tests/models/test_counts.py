@@ -1,13 +1,16 @@
-"""Exact numbers of parameters, worked out by hand from the papers."""
+"""Exact parameter counts, computed by hand from the papers."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import pytest
 import torch
 
 from torchcaps.models import create_model
+from torchcaps.reproduce.jobs import training_job
+from torchcaps.reproduce.spec import PROFILES, Profile, list_papers, load_spec
 
 CIFAR10: dict[str, Any] = {"image_size": 32, "channels": 3}
 
@@ -94,3 +97,29 @@ def test_yang2021_adds_no_parameter_to_capsnet() -> None:
     assert count("capsnet-l1") == count("capsnet-l2") == 8_215_568
     wide = count("capsnet", types=64, decoder="none", **CIFAR10)
     assert count("capsnet-l1-cifar10", **CIFAR10) == count("capsnet-l2-cifar10", **CIFAR10) == wide
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("paper", list_papers())
+def test_rows_of_a_table_keep_the_ratio_of_their_parameters(paper: str, profile: Profile) -> None:
+    """No row of a table may be handicapped: in every profile, ratios are within 20 % of those in the paper's size."""
+    spec = load_spec(paper)
+
+    def parameters(training: str, profile: Profile) -> int:
+        with torch.device("meta"):
+            model = training_job(spec, training, profile, seed=0).config.build_model()
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    wrong = []
+    for table, found in spec.tables.items():
+        columns: dict[str, dict[str, tuple[int, int]]] = {}
+        for cell in found.cells.values():
+            if cell.measure == "parameters" and cell.training:
+                both = parameters(cell.training, profile), parameters(cell.training, "paper")
+                columns.setdefault(cell.column, {})[cell.row] = both
+        for column, rows in columns.items():
+            for one, other in combinations(rows, 2):
+                ratio = (rows[one][0] / rows[other][0]) / (rows[one][1] / rows[other][1])
+                if max(ratio, 1 / ratio) > 1.2:
+                    wrong.append(f"{table}, {column}: {one} / {other} is {ratio:.2f} times that of the paper")
+    assert not wrong, "\n".join(wrong)

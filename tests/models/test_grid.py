@@ -1,4 +1,4 @@
-"""Every transform with every routing: it trains, or it is refused when the model is built."""
+"""Every transform with every routing: the model trains, or building it raises an error."""
 
 from __future__ import annotations
 

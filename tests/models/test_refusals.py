@@ -1,4 +1,4 @@
-"""Parts that do not go together are refused when they are put together, in one sentence."""
+"""Incompatible parts raise a clear error when the model is built."""
 
 from __future__ import annotations
 

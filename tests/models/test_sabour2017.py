@@ -24,7 +24,7 @@ def test_exact_parameter_counts(pixels: int, bare: int, with_decoder: int) -> No
 
 
 def test_a_primary_capsule_is_made_of_channels_at_one_place() -> None:
-    """Public code often cuts (C, H, W) straight into rows of eight, which groups neighbouring pixels."""
+    """Public code often cuts (C, H, W) straight into rows of eight, which groups neighboring pixels."""
     primary = PrimaryCapsules(3, types=4, size=8, kernel=3, stride=1, nonlinearity=lambda pose: pose)
     features = torch.randn(2, 3, 6, 7)
     maps, pose = primary.conv(features), primary(features).pose

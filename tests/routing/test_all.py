@@ -1,4 +1,4 @@
-"""What holds for every routing in the registry."""
+"""Properties of every routing in the registry."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,14 +10,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.reference.routings import discriminative_step, weighted_sum
+from torchcaps.data import load_dataset
 from torchcaps.errors import TorchcapsError
+from torchcaps.files import read_json
 from torchcaps.functional import squash
 from torchcaps.layers import CapsuleLayer, Capsules, CapsuleStack, DenseTransform
-from torchcaps.losses import one_hot
+from torchcaps.losses import margin_loss, one_hot
 from torchcaps.models import create_model
 from torchcaps.routing import create_routing
 from torchcaps.routing.base import LayerShape
 from torchcaps.routing.discriminative import DiscriminativeRouting
+
+SEARCH = Path(__file__).parents[2] / "results" / "discriminative-step.json"
 
 
 def layer(children: int, parents: int, **options: float | str) -> CapsuleLayer:
@@ -93,7 +98,53 @@ def test_l1_leaves_zero_alone_and_shrinks_the_rest() -> None:
     routing = DiscriminativeRouting(LayerShape(1, 3, 1, 2), penalty="l1", gamma=1.0, weight=0.01)
     routing.couplings.copy_(torch.tensor([0.0, 0.5, -0.5]).view(1, 3, 1))
     routing.after_step(torch.zeros(1, 1, 3, 1, 2), torch.zeros(1, 1, 1, 2))
-    torch.testing.assert_close(routing.couplings.flatten(), torch.tensor([0.0, 0.49, -0.49]))
+    torch.testing.assert_close(routing.couplings.flatten(), torch.tensor([0.0, 0.48, -0.48]))
+
+
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+def test_default_steps_move_the_couplings(penalty: str) -> None:
+    """The ascent must not be inert: at a step size of 1e-5 the spread after these steps is half a percent."""
+    torch.manual_seed(0)
+    model = create_model(f"capsnet-{penalty}", size="laptop", filters=8, types=4, decoder="none")
+    optimizer, images = torch.optim.Adam(model.parameters(), 2e-3), load_dataset("glyphs", "train")
+    for step in range(25):
+        batch = images.batch(torch.arange(32 * step, 32 * step + 32))
+        output = model(batch.images)
+        optimizer.zero_grad()
+        margin_loss(output.scores, one_hot(batch.labels, 10)).backward()
+        optimizer.step()
+        model.after_step(output, batch.labels)
+    couplings = model.capsules.layers[0].routing.couplings
+    assert couplings.std() > 0.01 * couplings.mean()
+
+
+@pytest.mark.skipif(not SEARCH.is_file(), reason="only a clone has the results")
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+def test_defaults_were_searched_and_change_the_couplings_materially(penalty: str) -> None:
+    """In a training of three epochs, by the file of the search for gamma and lambda."""
+    routing = create_routing(f"discriminative-{penalty}", LayerShape(1, 6, 10, 4))
+    rows = [
+        row["couplings"]
+        for row in read_json(SEARCH)["rows"]
+        if (row["stage"], row["penalty"], row["gamma"], row["lambda"])
+        == ("long", penalty, routing.gamma, routing.weight)
+    ]
+    assert rows
+    for couplings in rows:
+        assert couplings["deviation"] > 0.1 * couplings["mean"]
+        assert couplings["lowest"] < 0.05 < 0.15 < couplings["highest"], "from 0.1 at the start"
+
+
+@pytest.mark.skipif(not SEARCH.is_file(), reason="only a clone has the results")
+def test_the_page_shows_the_rows_of_the_search() -> None:
+    page = (SEARCH.parents[1] / "docs" / "routings" / "discriminative.md").read_text()
+    rows = [row for row in read_json(SEARCH)["rows"] if (row["stage"], row["data"]) == ("long", "fashion-mnist")]
+    assert len(rows) == 5
+    for row in rows:
+        gamma, found = row["gamma"], row["couplings"]
+        name = f"{gamma:g} | {row['penalty']}, {row['lambda']:g}" if gamma else "0 (frozen) | "
+        cells = f"{row['validation accuracy (%)'][-1]:.1f} | {found['mean']:.3f} ± {found['deviation']:.3f}"
+        assert f"| {name} | {cells} | {100 * found['negative share']:.1f} |" in page
 
 
 def test_couplings_are_saved_and_never_reached_by_the_optimizer() -> None:
@@ -167,6 +218,6 @@ def test_wrong_settings_are_refused() -> None:
     with pytest.raises(TorchcapsError, match="did you mean 'discriminative-l"):
         create_routing("discriminative", shape)
     with pytest.raises(TorchcapsError, match=r"gamma and weight of at least 0, got -1 and 0\.001"):
-        create_routing("discriminative-l1", shape, gamma=-1)
+        create_routing("discriminative-l1", shape, gamma=-1, weight=0.001)
     with pytest.raises(TorchcapsError, match="penalty 'l3' is unknown"):
         DiscriminativeRouting(shape, penalty="l3")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -164,6 +165,16 @@ def test_a_new_layer_of_any_size_starts_half_active() -> None:
         routed = route(EMRouting(shape), votes, torch.full(votes.shape[:3], 0.5), layer.child_index)
         assert routed.activation is not None
         assert routed.activation.mean().item() == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_parent_without_votes_has_the_same_activation_at_any_number_of_iterations() -> None:
+    votes, absent = torch.randn(1, 1, 10, 3, 16), torch.zeros(1, 1, 10)
+    shape = LayerShape(*votes.shape[1:], activations=True)
+    found = [route(EMRouting(shape, iterations=count), votes, absent, None).activation for count in (1, 2, 3, 5, 8)]
+    for activation in found:
+        torch.testing.assert_close(activation, found[2])
+    # With 3 iterations, as published weights were trained: logistic(2 * (1 - 0.95^3) * beta_a), where beta_a is -8.
+    assert found[2].mean().item() == pytest.approx(1 / (1 + math.exp(2 * (1 - 0.95**3) * 8)), rel=1e-5)
 
 
 def test_absent_children_have_no_say() -> None:

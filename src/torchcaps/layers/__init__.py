@@ -2,12 +2,10 @@
 
 from torchcaps.layers.capsule_layer import CapsuleLayer, CapsuleStack
 from torchcaps.layers.conv_transform import ChannelConvTransform, ConvTransform
-from torchcaps.layers.convolution import Conv2d
 from torchcaps.layers.decoder import Decoder
 from torchcaps.layers.nonlinearity import AffineTanh, NonlinearityRecord, nonlinearities
 from torchcaps.layers.position_shared import CoordinateAddition, PositionSharedTransform
-from torchcaps.layers.preprocess import MeanImage, Standardize
-from torchcaps.layers.primary import MatrixPrimaryCapsules, PrimaryCapsules
+from torchcaps.layers.primary import Conv2d, MatrixPrimaryCapsules, MeanImage, PrimaryCapsules, Standardize
 from torchcaps.layers.transform import (
     Capsules,
     DenseTransform,

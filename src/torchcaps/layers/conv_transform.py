@@ -33,6 +33,8 @@ class ConvTransform(Transform):
         stride: at most K, so that every child is in a receptive field.
         multiply: ``right`` or ``left``, the side of the pose on which W is multiplied.
         spread: standard deviation of the initial W; None preserves the scale of the poses.
+        start: ``random``, W is Gaussian noise; ``identity``, the identity plus noise with a standard deviation of 0.1,
+            unless ``spread`` is given.
 
     Shapes: pose (B, H, W, types, p*q) to votes (B, P, K*K*types, parents, p'*q'); slots ordered row, column, type.
 
@@ -53,6 +55,7 @@ class ConvTransform(Transform):
         stride: int = 1,
         multiply: str = "right",
         spread: float | None = None,
+        start: str = "random",
     ) -> None:
         if not 1 <= stride <= kernel <= min(child_grid):
             raise TorchcapsError(
@@ -68,7 +71,7 @@ class ConvTransform(Transform):
         self.shape = LayerShape(grid[0] * grid[1], slots, parents, size, distinct=height * width * types)
         self.grid, self.kernel, self.stride = grid, kernel, stride
         self.child_pose, self.parent_pose, self.multiply = child_pose, parent_pose, multiply
-        self.weight = matrix_weight(slots, parents, child_pose, parent_pose, multiply, spread)
+        self.weight = matrix_weight(slots, parents, child_pose, parent_pose, multiply, spread, start)
 
     def gather(self, values: Tensor) -> Tensor:
         return _windows(values, self.kernel, self.stride)

@@ -58,6 +58,16 @@ def rectified_exponential_squash(pose: Tensor) -> Tensor:
     return exponential_squash(F.relu(pose))
 
 
+def rectified_squash(pose: Tensor) -> Tensor:
+    """ReLU, then squash: the counterpart of :func:`rectified_exponential_squash` with sabour2017's function."""
+    return squash(F.relu(pose))
+
+
+def exponential_squash_rectified(pose: Tensor) -> Tensor:
+    """The exponential squash, then ReLU, as in the multi-layer network that chen2019 released."""
+    return F.relu(exponential_squash(pose))
+
+
 class AffineTanh(nn.Module):
     """An affine map for each capsule type, then tanh (choi2019).
 
@@ -96,5 +106,25 @@ nonlinearities.add(
         function=rectified_exponential_squash,
         primary=exponential_squash,
     )
+)
+nonlinearities.add(
+    NonlinearityRecord(
+        name="relu-exponential",
+        description="length 1 - exp(-|s|), after ReLU in primary capsules too",
+        paper="chen2019",
+        function=rectified_exponential_squash,
+    )
+)
+nonlinearities.add(
+    NonlinearityRecord(
+        name="exponential-relu",
+        description="length 1 - exp(-|s|), then ReLU; in primary capsules ReLU comes first",
+        paper="chen2019",
+        function=exponential_squash_rectified,
+        primary=rectified_exponential_squash,
+    )
+)
+nonlinearities.add(
+    NonlinearityRecord("relu-squash", "length |s|^2 / (1 + |s|^2), after ReLU", "chen2019", rectified_squash)
 )
 nonlinearities.add(NonlinearityRecord("none", "no nonlinearity", "gu2021", identity, bounded=False))

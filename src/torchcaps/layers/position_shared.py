@@ -25,7 +25,7 @@ class PositionSharedTransform(Transform):
         child_grid: height and width of the children.
         types: child types.
         parents: number of parents, such as classes.
-        child_pose, parent_pose, multiply, spread: as in :class:`ConvTransform`.
+        child_pose, parent_pose, multiply, spread, start: as in :class:`ConvTransform`.
 
     Shapes: pose (B, H, W, types, p*q) to votes (B, 1, H*W*types, parents, p'*q').
 
@@ -44,13 +44,14 @@ class PositionSharedTransform(Transform):
         parent_pose: PoseShape = (4, 4),
         multiply: str = "right",
         spread: float | None = None,
+        start: str = "random",
     ) -> None:
         super().__init__()
         children = child_grid[0] * child_grid[1] * types
         self.shape = LayerShape(1, children, parents, parent_pose[0] * parent_pose[1])
         self.child_grid = child_grid
         self.child_pose, self.parent_pose, self.multiply = child_pose, parent_pose, multiply
-        self.weight = matrix_weight(types, parents, child_pose, parent_pose, multiply, spread)
+        self.weight = matrix_weight(types, parents, child_pose, parent_pose, multiply, spread, start)
 
     def forward(self, capsules: Capsules) -> Tensor:
         places = capsules.pose.flatten(1, 2)  # (B, H*W, N, D): grid cells in place of positions

@@ -1,14 +1,96 @@
-"""Primary capsules: from feature maps to the first layer of capsules."""
+"""Layers below the capsule layers: preprocessing of images, convolution, and primary capsules."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps.functional import safe_norm
-from torchcaps.layers.convolution import Conv2d
+from torchcaps.kernels.autotune import Case, spectral_is_chosen, worth_measuring
+from torchcaps.kernels.convolution import spectral_convolution
+from torchcaps.kernels.dispatch import kernel_choice, runs_compiled
 from torchcaps.layers.nonlinearity import get_nonlinearity
 from torchcaps.layers.transform import Capsules
 from torchcaps.routing.base import Nonlinearity
+
+
+class Standardize(nn.Module):
+    """Standardize each image to zero mean and unit variance over its channels and pixels (hinton2018, section 5).
+
+    The standard deviation is at least 0.001, a quarter of a gray level, so that a blank image stays blank and the
+    gradient is finite.
+
+    Shapes: (B, C, H, W) to the same.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        centered = images - images.mean((1, 2, 3), keepdim=True)
+        variance = centered.square().mean((1, 2, 3), keepdim=True)
+        return centered / variance.clamp_min(1e-6).sqrt()
+
+
+class MeanImage(nn.Module):
+    """Subtract the mean of the training images (chen2019, on CIFAR-10).
+
+    The mean is a buffer: it is saved with the weights, and is zero until :meth:`fit`.
+
+    Shapes: (B, C, H, W) to the same.
+    """
+
+    mean: Tensor
+
+    def __init__(self, image_shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(image_shape))
+
+    def fit(self, images: Tensor) -> None:
+        """Set the mean to that of these images."""
+        self.mean.copy_(images.mean(0))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images - self.mean
+
+
+class Conv2d(nn.Conv2d):
+    """``torch.nn.Conv2d`` with the same weights and the same results, faster for wide kernels on small maps.
+
+    The form is autotuned once for each layer and batch size, see ``torchcaps doctor``; ``TORCHCAPS_KERNELS=plain``
+    always uses PyTorch's.
+
+    >>> Conv2d(1, 4, 9)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 4, 20, 20])
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        if not self._use_spectral(images):
+            return super().forward(images)
+        maps = spectral_convolution(images, self.weight, self.stride[0])
+        return maps if self.bias is None else maps + self.bias.view(-1, 1, 1)
+
+    def _use_spectral(self, images: Tensor) -> bool:
+        asked = kernel_choice()
+        if asked == "plain" or torch.is_autocast_enabled("cpu"):
+            return False
+        if not (runs_compiled(images) and runs_compiled(self.weight)):
+            return False
+        usual = self.groups == 1 and self.dilation == (1, 1) and self.padding == (0, 0)
+        square = self.kernel_size[0] == self.kernel_size[1] and self.stride[0] == self.stride[1]
+        if not (usual and square and images.ndim == 4 and images.shape[2] == images.shape[3] >= self.kernel_size[0]):
+            return False
+        learns = torch.is_grad_enabled() and self.weight.requires_grad
+        attacked = torch.is_grad_enabled() and images.requires_grad
+        case = Case(
+            # Rounded down to a power of two.
+            batch=1 << (max(1, len(images)).bit_length() - 1),
+            inputs=self.in_channels,
+            outputs=self.out_channels,
+            size=images.shape[2],
+            kernel=self.kernel_size[0],
+            stride=self.stride[0],
+            mode="training" if learns else "attack" if attacked else "inference",
+            threads=torch.get_num_threads(),
+        )
+        return worth_measuring(case) and (asked == "fast" or spectral_is_chosen(case))
 
 
 class PrimaryCapsules(nn.Module):
@@ -26,7 +108,6 @@ class PrimaryCapsules(nn.Module):
 
     Shapes: (B, C, H, W) to pose (B, H', W', types, size), and activation (B, H', W', types) if ``activated``.
 
-    >>> import torch
     >>> PrimaryCapsules(32, 8, 4, kernel=3, stride=2)(torch.zeros(2, 32, 13, 13)).pose.shape
     torch.Size([2, 6, 6, 8, 4])
     """
@@ -69,7 +150,6 @@ class MatrixPrimaryCapsules(nn.Module):
 
     Shapes: (B, C, H, W) to pose (B, H, W, types, size) and activation (B, H, W, types).
 
-    >>> import torch
     >>> MatrixPrimaryCapsules(32, 8)(torch.zeros(2, 32, 14, 14)).activation.shape
     torch.Size([2, 14, 14, 8])
     """

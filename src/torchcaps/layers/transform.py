@@ -132,12 +132,22 @@ transforms.add(TransformRecord("shared", "one matrix per parent for all children
 
 
 PoseShape = tuple[int, int]
+STARTS = ("random", "identity")
+NEAR_IDENTITY = 0.1  # standard deviation around the identity
 
 
 def matrix_weight(
-    slots: int, parents: int, child_pose: PoseShape, parent_pose: PoseShape, multiply: str, spread: float | None
+    slots: int,
+    parents: int,
+    child_pose: PoseShape,
+    parent_pose: PoseShape,
+    multiply: str,
+    spread: float | None,
+    start: str,
 ) -> nn.Parameter:
     """Create one matrix per pair of slot and parent: (I, q, J*q') for the right side, (I, p, J*p') for the left."""
+    if start not in STARTS:
+        raise unknown_name("start of the transform", start, STARTS)
     if multiply not in ("right", "left"):
         raise unknown_name("side of the transform", multiply, ("right", "left"))
     kept, mapped = (0, 1) if multiply == "right" else (1, 0)
@@ -147,8 +157,17 @@ def matrix_weight(
             f"{parent_pose[0]}x{parent_pose[1]}: the number of {('rows', 'columns')[kept]} must stay {child_pose[kept]}"
         )
     size_in, size_out = child_pose[mapped], parent_pose[mapped]
-    spread = size_in**-0.5 if spread is None else spread
-    return nn.Parameter(torch.randn(slots, size_in, parents * size_out) * spread)
+    if spread is None:
+        spread = size_in**-0.5 if start == "random" else NEAR_IDENTITY
+    weight = torch.randn(slots, size_in, parents * size_out) * spread
+    if start == "identity":
+        if size_in != size_out:
+            raise TorchcapsError(
+                f"a transform that starts near the identity needs equal poses, got {child_pose[0]}x{child_pose[1]} to "
+                f"{parent_pose[0]}x{parent_pose[1]}: use start 'random'"
+            )
+        weight.view(slots, size_in, parents, size_out).diagonal(dim1=1, dim2=3).add_(1.0)
+    return nn.Parameter(weight)
 
 
 def weight_by_parent(weight: Tensor, parents: int) -> Tensor:

@@ -36,6 +36,9 @@ class Model(nn.Module, ABC):
     Images with NaN or infinite pixels raise an error, unless they are on another device than the CPU or a graph is
     being traced: see :func:`refuse_not_finite`. ``model(images, check_finite=False)`` skips the check.
 
+    ``model(images, jitter=jitter)`` changes contrast and brightness after the preprocessing, by a factor and an offset
+    for each image, (B, 2): see :meth:`torchcaps.data.Augmentation.jitter`.
+
     Args:
         image_shape: channels, height, width.
         classes: number of classes.
@@ -58,7 +61,7 @@ class Model(nn.Module, ABC):
         self.preprocess = preprocess or nn.Identity()
         self.decoder = decoder
 
-    def forward(self, images: Tensor, *, check_finite: bool = True) -> Output:
+    def forward(self, images: Tensor, *, check_finite: bool = True, jitter: Tensor | None = None) -> Output:
         if images.ndim != 4 or tuple(images.shape[1:]) != self.image_shape:
             raise TorchcapsError(
                 f"{type(self).__name__} was built for images {self.image_shape} (channels, height, width), "
@@ -66,7 +69,12 @@ class Model(nn.Module, ABC):
             )
         if check_finite:
             refuse_not_finite(images)
-        return self.classify(self.preprocess(images))
+        prepared = self.preprocess(images)
+        if jitter is not None:
+            factor, offset = jitter[:, :, None, None, None].unbind(1)  # (B, 1, 1, 1) each
+            mean = prepared.mean((2, 3), keepdim=True)
+            prepared = mean + factor * (prepared - mean) + offset
+        return self.classify(prepared)
 
     def prepare(self, images: Tensor) -> None:
         """Fit the preprocessing to training images (N, C, H, W); called once before training."""

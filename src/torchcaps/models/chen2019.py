@@ -15,7 +15,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.functional import exponential_squash
 from torchcaps.layers import (
     CapsuleLayer,
     CapsuleStack,
@@ -25,7 +24,7 @@ from torchcaps.layers import (
     MeanImage,
     PrimaryCapsules,
 )
-from torchcaps.layers.nonlinearity import rectified_exponential_squash
+from torchcaps.layers.nonlinearity import NonlinearityRecord, nonlinearities
 from torchcaps.layers.transform import Transform
 from torchcaps.models.base import Model, Output, conv_output_size
 from torchcaps.models.capsule_model import CapsuleModel, build_decoder, length_score
@@ -45,13 +44,15 @@ def g_capsnet_fc(
     class_size: int = 16,
     routing: str = "trainable",
     routing_options: dict[str, Any] | None = None,
+    nonlinearity: str = "exponential",
     decoder: str = "conditional",
     hidden: tuple[int, int] = (512, 1024),
     subtract_mean: bool = False,
 ) -> CapsuleModel:
     """Build the fully connected G-CapsNet: CapsNet with trained couplings and the exponential squash.
 
-    Parameters: 6,815,744 on MNIST, 8,227,088 with the decoder; 2,674,176 in the CIFAR-10 variant.
+    Parameters: 6,815,744 on MNIST, 8,227,088 with the decoder; 2,674,176 in the CIFAR-10 variant. The released
+    configuration has ``nonlinearity="relu-exponential"``.
     """
     model = CapsNet(
         image_shape,
@@ -61,7 +62,7 @@ def g_capsnet_fc(
         class_size=class_size,
         routing=routing,
         routing_options=routing_options,
-        nonlinearity="exponential",
+        nonlinearity=nonlinearity,
         decoder=decoder,
         hidden=hidden,
     )
@@ -79,7 +80,8 @@ class GCapsNetConv(CapsuleModel):
         filters: output channels of the first convolution.
         types: number of primary capsule types.
         pose: rows and columns of a pose; W is columns x columns.
-        routing, routing_options, decoder, hidden: as in CapsNet.
+        routing, routing_options, nonlinearity, decoder, hidden: as in CapsNet. The released configuration has
+            ``nonlinearity="relu-exponential"``.
         subtract_mean: subtract the mean training image from the input.
     """
 
@@ -93,10 +95,12 @@ class GCapsNetConv(CapsuleModel):
         pose: tuple[int, int] = (2, 4),
         routing: str = "trainable",
         routing_options: dict[str, Any] | None = None,
+        nonlinearity: str = "exponential",
         decoder: str = "conditional",
         hidden: tuple[int, int] = (512, 1024),
         subtract_mean: bool = False,
     ) -> None:
+        squashing = _bounded(nonlinearity)
         grid, size = _square_grid(image_shape, (9, 1), (9, 2)), pose[0] * pose[1]
         voting = ConvTransform((grid, grid), types, classes, child_pose=pose, parent_pose=pose, kernel=grid)
         routed = create_routing(routing, voting.shape, **(routing_options or {}))
@@ -104,8 +108,10 @@ class GCapsNetConv(CapsuleModel):
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 9), nn.ReLU()),
-            primary=PrimaryCapsules(filters, types, size, kernel=9, stride=2, nonlinearity=exponential_squash),
-            capsules=CapsuleStack(CapsuleLayer(voting, routed, rectified_exponential_squash)),
+            primary=PrimaryCapsules(
+                filters, types, size, kernel=9, stride=2, nonlinearity=squashing.primary or squashing.function
+            ),
+            capsules=CapsuleStack(CapsuleLayer(voting, routed, squashing.function)),
             score=length_score,
             decoder=build_decoder(decoder, classes, size, image_shape, hidden),
             preprocess=MeanImage(image_shape) if subtract_mean else None,
@@ -121,7 +127,8 @@ class GCapsNetMulti(CapsuleModel):
     Args:
         filters: output channels of the first convolution.
         types: capsule types of the primary and the two convolutional capsule layers.
-        routing, routing_options: of all three capsule layers.
+        routing, routing_options, nonlinearity: of all three capsule layers. The released configuration has
+            ``nonlinearity="exponential-relu"``.
         subtract_mean: subtract the mean training image from the input.
     """
 
@@ -134,8 +141,10 @@ class GCapsNetMulti(CapsuleModel):
         types: tuple[int, int, int] = (16, 8, 16),
         routing: str = "trainable",
         routing_options: dict[str, Any] | None = None,
+        nonlinearity: str = "exponential",
         subtract_mean: bool = True,
     ) -> None:
+        squashing = _bounded(nonlinearity)
         windows = (7, 1), (7, 2), (4, 1), (3, 2)
         first, second, third = (_square_grid(image_shape, *windows[:depth]) for depth in (2, 3, 4))
         vector, matrix = (1, 8), (4, 2)
@@ -147,16 +156,16 @@ class GCapsNetMulti(CapsuleModel):
             DenseTransform(third**2 * types[2], classes, 8, 8),
         ]
         layers = [
-            CapsuleLayer(
-                voting, create_routing(routing, voting.shape, **(routing_options or {})), rectified_exponential_squash
-            )
+            CapsuleLayer(voting, create_routing(routing, voting.shape, **(routing_options or {})), squashing.function)
             for voting in votings
         ]
         super().__init__(
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 7), nn.ReLU()),
-            primary=PrimaryCapsules(filters, types[0], 8, kernel=7, stride=2, nonlinearity=exponential_squash),
+            primary=PrimaryCapsules(
+                filters, types[0], 8, kernel=7, stride=2, nonlinearity=squashing.primary or squashing.function
+            ),
             capsules=CapsuleStack(*layers),
             score=length_score,
             preprocess=MeanImage(image_shape) if subtract_mean else None,
@@ -164,7 +173,14 @@ class GCapsNetMulti(CapsuleModel):
 
 
 class ConvNetChen2019(Model):
-    """CNN baseline for CIFAR-10: G-CapsNet's convolutions and two linear layers, 9,737,226 parameters."""
+    """CNN baseline for CIFAR-10: G-CapsNet's convolutions and two linear layers, 9,737,226 parameters.
+
+    Args:
+        filters: output channels of both convolutions.
+        hidden: units of the hidden layer.
+        dropout: probability to drop a hidden unit in training, 0.5 in the released configuration.
+        subtract_mean: subtract the mean training image from the input; the released configuration does not.
+    """
 
     def __init__(
         self,
@@ -173,6 +189,7 @@ class ConvNetChen2019(Model):
         *,
         filters: tuple[int, int] = (64, 256),
         hidden: int = 512,
+        dropout: float = 0.0,
         subtract_mean: bool = True,
     ) -> None:
         height, width = (conv_output_size(side, (9, 1), (9, 2)) for side in image_shape[1:])
@@ -184,7 +201,7 @@ class ConvNetChen2019(Model):
             nn.ReLU(),
             nn.Flatten(),
             nn.Linear(filters[1] * height * width, hidden),
-            nn.ReLU(),
+            nn.Sequential(nn.ReLU(), nn.Dropout(dropout)),  # one entry: saved weights are numbered by entry
             nn.Linear(hidden, classes),
         )
 
@@ -222,6 +239,14 @@ def _square_grid(image_shape: ImageShape, *windows: tuple[int, int]) -> int:
     if height != width:
         raise TorchcapsError(f"this G-CapsNet needs square images, got {image_shape[1]}x{image_shape[2]} pixels")
     return height
+
+
+def _bounded(name: str) -> NonlinearityRecord:
+    """Return the nonlinearity of that name, whose lengths must be scores."""
+    record = nonlinearities.get(name)
+    if not record.bounded:
+        raise TorchcapsError(f"this G-CapsNet needs a nonlinearity with lengths below 1, got '{name}': use 'squash'")
+    return record
 
 
 _SCHEDULE = "inverse:0.0001:0.75"
@@ -268,7 +293,8 @@ _add(
     "two convolutions, two fully connected layers",
     ConvNetChen2019,
     _PLAIN,
-    {"filters": (32, 64), "hidden": 256},
+    {"filters": (64, 64)},  # the convolutions of the laptop G-CapsNets; 512 hidden units keep the ratio of parameters
+    earlier_laptop=({"filters": (32, 64), "hidden": 256},),
     image=(3, 32, 32),
     capsules=False,
 )

@@ -40,9 +40,10 @@ class MatrixCapsNet(CapsuleModel):
     Parameters for grayscale images and 5 classes, without the betas of EM routing: 316,256 with ``filters`` 32 and
     ``types`` (32, 32, 32), and 67,080 with 64 and (8, 16, 16).
 
-    Transformation matrices are initialized with a standard deviation of 1/2, which preserves the scale of the poses;
-    the authors' release uses 0.3, and 0.01 in the class layer. :mod:`torchcaps.routing.em` lists how the defaults of EM
-    routing differ.
+    Transformation matrices start near the identity, at I + 0.1 N(0, 1). The votes of random matrices cancel in a
+    parent's mean, so that poses shrink from layer to layer and the class layer receives hardly any; near the identity
+    they are passed on. The authors' release has random matrices with a standard deviation of 0.3, and 0.01 in the class
+    layer. :mod:`torchcaps.routing.em` lists how the defaults of EM routing differ.
 
     Args:
         image_shape: channels, height, width.
@@ -55,6 +56,7 @@ class MatrixCapsNet(CapsuleModel):
             score of a class is then the length of its capsule.
         routing_options: settings of the routing, such as ``{"iterations": 2}``.
         preprocess: ``standardize`` each image, or ``none``.
+        start: initial transformation matrices: near the ``identity``, or ``random`` with a standard deviation of 1/2.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class MatrixCapsNet(CapsuleModel):
         routing: str = "em",
         routing_options: dict[str, Any] | None = None,
         preprocess: str = "standardize",
+        start: str = "identity",
     ) -> None:
         if pose not in POSES:
             raise unknown_name("pose", pose, POSES)
@@ -79,7 +82,7 @@ class MatrixCapsNet(CapsuleModel):
         for side in image_shape[1:]:
             conv_output_size(side, (5, 2), (3, 2), (3, 1))
         height, width = (conv_output_size(side, (5, 2)) for side in image_shape[1:])
-        poses: dict[str, Any] = {"child_pose": POSES[pose], "parent_pose": POSES[pose]}
+        poses: dict[str, Any] = {"child_pose": POSES[pose], "parent_pose": POSES[pose], "start": start}
         first = ConvTransform((height, width), types[0], types[1], kernel=3, stride=2, **poses)
         second = ConvTransform(first.grid, types[1], types[2], kernel=3, **poses)
         last: Transform = PositionSharedTransform(second.grid, types[2], classes, **poses)

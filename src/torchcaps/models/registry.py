@@ -38,8 +38,9 @@ class Recipe:
 class ModelRecord:
     """A model by name.
 
-    ``laptop`` holds the settings of the laptop size, ``image`` is the paper's image shape (channels, height, width),
-    and ``needs`` states requirements on images or training in a few words.
+    ``laptop`` holds the settings of the laptop size, ``earlier_laptop`` those of earlier releases, whose saved weights
+    still load. ``image`` is the paper's image shape (channels, height, width), and ``needs`` states requirements on
+    images or training in a few words.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ModelRecord:
     build: Callable[..., Model]
     recipe: Recipe
     laptop: dict[str, Any] = field(default_factory=dict)
+    earlier_laptop: tuple[dict[str, Any], ...] = ()
     capsules: bool = True
     image: tuple[int, int, int] = (1, 28, 28)
     needs: str = ""

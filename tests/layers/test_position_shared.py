@@ -1,4 +1,4 @@
-"""The class layer: matrices shared over positions, and coordinates."""
+"""The class layer: matrices shared over positions, and coordinate addition."""
 
 from __future__ import annotations
 
