@@ -19,8 +19,7 @@ from torchcaps.environment import without_folders
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.clean import test_images
 from torchcaps.files import atomic_path, make_folder, read_json, write_json, write_text
-from torchcaps.pretrained.cards import ROOT, Card, samples_file
-from torchcaps.pretrained.loading import WEIGHTS, file_hash, load_pretrained
+from torchcaps.pretrained.loading import ROOT, WEIGHTS, Card, file_hash, load_pretrained, samples_file
 from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, open_run
 
 SAMPLES = 40  # images, the same number per class

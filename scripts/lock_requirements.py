@@ -86,9 +86,9 @@ def oldest_python(supported: str) -> str:
 
 
 def needed(roots: Iterable[str], pins: dict[str, str]) -> set[str]:
-    """What the requirements bring on any system: marks for a system or a Python are taken as true.
+    """All direct and indirect dependencies on any system: environment markers count as true.
 
-    What has no pin is for a Python or a system that ours are not, as `pip check` would tell.
+    A package without a pin is only needed on another Python or system; otherwise `pip check` would report it.
     """
     waiting, seen = [Requirement(root) for root in roots], set()
     while waiting:
@@ -111,9 +111,9 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     core = needed([*project["project"]["dependencies"], *project["build-system"]["requires"]], pins)
-    parts = {"core": core} | {name: needed(extras[name], pins) - core for name in ("dev", "docs")}
+    parts = {"core": core} | {name: needed(extras[name], pins) - core for name in ("dev", "docs", "gpu")}
     if lost := pins.keys() - set().union(*parts.values()):
-        sys.exit(f"constraints.txt pins what nothing needs: {', '.join(sorted(lost))}")
+        sys.exit(f"constraints.txt pins packages that nothing needs: {', '.join(sorted(lost))}")
     source = index()
     with progress_bar("asking the index", len(pins)) as advance, ThreadPoolExecutor(6) as pool:
 

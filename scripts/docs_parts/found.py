@@ -13,6 +13,7 @@ from typing import Any
 from torchcaps.files import read_json
 from torchcaps.models.registry import models
 from torchcaps.reproduce.claims_text import table_label
+from torchcaps.reproduce.competence import competence_gaps
 from torchcaps.reproduce.intervals import Interval, mean_interval, proportion_interval
 from torchcaps.reproduce.results import Evidence, PaperEvidence, gather_results
 from torchcaps.reproduce.spec import list_papers, load_spec
@@ -37,6 +38,7 @@ class Number:
     ours: str
     published: str
     seeds: int
+    competent: bool  # whether it may decide a claim: measured with the current settings on competent networks
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,13 @@ def numbers(results: Path) -> list[Number]:
             for path, each in evidence.cells.items():
                 training = each.results[0].training if each.results else None
                 if each.values and training and each.results[0].unit != "count":
-                    found.append(_number(paper, path.partition("/")[0], evidence.profile, each, training))
+                    competent = not each.outdated and not competence_gaps(path, evidence)
+                    table = path.partition("/")[0]
+                    found.append(_number(paper, table, evidence.profile, each, training, competent=competent))
     return found
 
 
-def _number(paper: str, table: str, profile: str, each: Evidence, training: Result) -> Number:
+def _number(paper: str, table: str, profile: str, each: Evidence, training: Result, *, competent: bool) -> Number:
     values, unit = list(each.values.values()), each.results[0].unit
     spread = f" ± {format_value(mean_interval(values).half_width, unit)}" if len(values) > 1 else ""
     return Number(
@@ -94,6 +98,7 @@ def _number(paper: str, table: str, profile: str, each: Evidence, training: Resu
         f"{format_value(statistics.fmean(values), unit)}{spread} {unit}",
         format_published(each.cell.published) if each.cell.published is not None else "",
         len(values),
+        competent,
     )
 
 

@@ -69,14 +69,19 @@ def _papers(found: Sequence[Number], wanted: Callable[[Number], bool]) -> str:
             each.ours,
             each.published,
             f"{each.data}, {each.profile}, {each.seeds}",
+            "yes" if each.competent else "no",
         ]
         for each in found
         if wanted(each)
     ]
     if not rows:
         return ""
-    head = ["where", "what", "ours", "paper", "trained on, profile, seeds"]
-    return f"In the papers' own tables, ours beside theirs:\n\n{table(head, rows, numbers=3)}"
+    head = ["where", "what", "ours", "paper", "trained on, profile, seeds", "competent"]
+    words = (
+        "In the papers' own tables, ours next to theirs. A value counts for a claim only if the networks behind it are "
+        "[competent](../reproduce.md#competence):"
+    )
+    return f"{words}\n\n{table(head, rows, numbers=4)}"
 
 
 def _grid(results: Path, wanted: Callable[[Trial], bool]) -> str:

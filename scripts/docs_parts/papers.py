@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 
 from docs_parts.found import all_evidence
 from docs_parts.marks import Maker
-from torchcaps.reproduce.report import ClaimVerdicts, judge_paper
-from torchcaps.reproduce.report_pages import claims_table, summary_markdown
+from torchcaps.reproduce.estimate import job_cost
+from torchcaps.reproduce.jobs import Job
+from torchcaps.reproduce.report import ClaimVerdicts, judge_paper, remaining_jobs
+from torchcaps.reproduce.report_pages import claims_table, summary_markdown, untestable_table
 
 NOTHING = "No results yet: `torchcaps reproduce` makes them."
-DECIDED = ("holds", "does not hold")
 
 
 def claims_summary(results: Path, link: str) -> str:
-    """How many claims of each paper hold; ``link`` makes an address of a paper's name."""
+    """How many claims of each paper have each verdict; ``link`` makes an address of a paper's name."""
     claims = claim_verdicts(results)
-    return summary_markdown(claims, link=link) if _measured(claims) else NOTHING
+    if not _measured(claims):
+        return NOTHING
+    evidence = all_evidence(results)
+    found = {
+        paper: [result for each in profiles for result in each.all_results()] for paper, profiles in evidence.items()
+    }
+    costs = {paper: job_cost(jobs, found[paper]) for paper, jobs in remaining(results).items()}
+    total = job_cost(chain.from_iterable(remaining(results).values()), chain.from_iterable(found.values()))
+    return summary_markdown(claims, costs, total, link=link)
 
 
-def claims_decided(results: Path) -> str:
-    """Every claim that came out one way or the other."""
+def claims_tested(results: Path) -> str:
+    """Every claim that competent networks tested: holds, does not hold, undecided."""
+    return claims_table(claim_verdicts(results))
+
+
+def claims_untestable(results: Path) -> str:
+    """Every claim that is not testable yet, with what is missing."""
+    return untestable_table(claim_verdicts(results))
+
+
+@cache
+def remaining(results: Path) -> dict[str, list[Job]]:
+    """What must run before all claims of each paper can be tested."""
     claims = claim_verdicts(results)
-    decided = {paper: [each for each in judged if each[1].verdict in DECIDED] for paper, judged in claims.items()}
-    return claims_table(decided) if any(decided.values()) else "None of the claims is decided yet."
+    return {paper: remaining_jobs(evidence, claims[paper]) for paper, evidence in all_evidence(results).items()}
 
 
 @cache
@@ -40,5 +60,6 @@ def _measured(claims: dict[str, ClaimVerdicts]) -> bool:
 def makers(results: Path) -> dict[str, Maker]:
     return {
         "claims-summary": partial(claims_summary, results),
-        "claims-decided": partial(claims_decided, results),
+        "claims-tested": partial(claims_tested, results),
+        "claims-untestable": partial(claims_untestable, results),
     }

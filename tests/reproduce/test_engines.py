@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce import engines
-from torchcaps.reproduce.engines import run_on_engine
+from torchcaps.reproduce.engines import default_workers, run_on_engine
 from torchcaps.reproduce.jobs import Job, plan_jobs
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.runner import Folders, RunnerContext, failed_results, job_state
@@ -106,6 +107,29 @@ def test_workers_stop_when_somebody_asks_and_others_go_on(tmp_path: Path) -> Non
     assert "Interrupted" in errors
     assert [job_state(job, tmp_path / "results") for job in engine_jobs(epochs=100)] == ["open"] * CELLS
     assert "Traceback" not in logs(tmp_path), "the workers end in peace"
+
+
+def test_profile_desk_has_one_thread_and_one_worker_per_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = parse_spec(SPEC.replace("EPOCHS", "1").replace("  laptop:", "  desk:"))
+    jobs = plan_jobs(spec, "desk", seeds=1)
+    monkeypatch.setattr(engines, "_cores", lambda: 2)
+    said = list[str]()
+    assert default_workers("local", jobs, said.append) == 2
+    assert default_workers("local", jobs[:1], said.append) == 1
+    assert default_workers("slurm", jobs, said.append) == 1
+    assert default_workers("local", engine_jobs(), said.append) == 1
+    assert said == []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert default_workers("local", jobs, said.append) == 1
+    assert said == ["one worker on 2 cores: pip install 'torchcaps[cluster]' for one worker per core"]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run(tmp_path, "local", 1, jobs[:1])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert [each.environment["threads"] for each in find_results(tmp_path / "results")] == [1]
 
 
 def test_an_unknown_engine_names_the_nearest(tmp_path: Path) -> None:

@@ -9,14 +9,25 @@ import pytest
 from benchmarks.training_speeds import every_network
 
 from tests.helpers.small_paper import new_context, small_jobs, small_spec
+from tests.helpers.synthetic_results import ENVIRONMENT
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json, write_json
-from torchcaps.reproduce.estimate import Estimator, parse_duration, shipped_machine, shipped_speeds, speed_key
+from torchcaps.reproduce.estimate import (
+    Cost,
+    Estimator,
+    job_cost,
+    parse_duration,
+    shipped_machine,
+    shipped_speed,
+    shipped_speeds,
+    speed_key,
+    training_images,
+)
 from torchcaps.reproduce.jobs import TrainingJob, select_jobs, training_job
 from torchcaps.reproduce.runner import Folders, run_jobs
 from torchcaps.reproduce.spec import load_spec
 from torchcaps.reproduce.status import plan_rows
-from torchcaps.train import new_run
+from torchcaps.train import new_run, resolve
 
 SECONDS_OF_MEASURE = 3.0
 
@@ -48,7 +59,7 @@ def test_a_speed_is_measured_once_and_kept(folders: Folders, tmp_path: Path) -> 
 def test_a_network_of_the_papers_has_a_time_from_another_machine(folders: Folders, tmp_path: Path) -> None:
     config = training_job(load_spec("gu2021"), "capsnet-mnist", "paper", 0).config
     shipped = Estimator(folders, may_measure=False).speed(config)
-    assert shipped == shipped_speeds()[speed_key(config)]
+    assert shipped == shipped_speed(config)
     assert "threads" in shipped_machine()
     new_run(config, folders.runs / "here")
     write_json(folders.runs / "here" / "result.json", {"images_per_second": 7.0})
@@ -57,7 +68,8 @@ def test_a_network_of_the_papers_has_a_time_from_another_machine(folders: Folder
 
 
 def test_every_network_of_the_papers_was_timed() -> None:
-    assert set(shipped_speeds()) == set(every_network()), "run: python -m benchmarks.training_speeds"
+    machine = max(threads for _, threads in shipped_speeds())
+    assert set(shipped_speeds()) == set(every_network(machine)), "run: python -m benchmarks.training_speeds"
     assert all(speed > 0 for speed in shipped_speeds().values())
 
 
@@ -130,3 +142,40 @@ def test_names_are_checked_and_the_nearest_is_suggested() -> None:
 def test_a_duration_that_is_none_says_how_to_write_it(text: str) -> None:
     with pytest.raises(TorchcapsError, match="write it like 90s, 30m, 2h or 1h30m"):
         parse_duration(text)
+
+
+def test_desk_is_estimated_for_one_thread(folders: Folders, tmp_path: Path) -> None:
+    """Two threads had 80 images per second: one thread has half of that until it is measured."""
+    config = training_job(load_spec("gu2021"), "capsnet-mnist", "laptop", 0).config
+    estimator = Estimator(folders, may_measure=False)
+    whole, one = estimator.speed(config), estimator.speed(config, 1)
+    assert whole is not None
+    assert one is not None
+    assert whole / 2 <= one < whole
+    assert estimator.training_seconds(config, 1) == pytest.approx(training_images(config) / one)
+    run = new_run(config, folders.runs / "here")
+    write_json(run.path / "result.json", {"images_per_second": 7.0, "environment": ENVIRONMENT | {"threads": 1}})
+    assert Estimator(folders, may_measure=False).speed(config, 1) == 7.0
+
+
+def test_core_hours_count_a_shared_training_once(folders: Folders) -> None:
+    jobs = select_jobs([load_spec("sabour2017")], "laptop", table="table1", cells=[], seeds=1)
+    first = [job for job in jobs if job.training == jobs[0].training]
+    assert len(first) > 1
+    config = first[0].training.config  # type: ignore[union-attr]
+    hours = training_images(config) / (shipped_speed(config, 1) or 1) / 3600
+    assert job_cost(first, []).core_hours == pytest.approx(hours)
+    unknown = small_jobs()
+    assert job_cost([*first, *unknown], []) == Cost(pytest.approx(hours), unknown=4)  # type: ignore[arg-type]
+
+
+def test_the_step_size_of_a_routing_does_not_make_another_network() -> None:
+    plain, stepping, iterated = (
+        speed_key(resolve(model="capsnet-l2", options=options))
+        for options in (
+            {},
+            {"routing_options": {"gamma": 1e-6, "weight": 1.0}},
+            {"routing_options": {"gamma": 1e-6, "start": 0.2}},
+        )
+    )
+    assert plain == stepping != iterated

@@ -38,6 +38,15 @@ def test_curves_of_networks_share_an_axes(tmp_path: Path) -> None:
     assert picture.light != picture.dark
 
 
+@pytest.mark.parametrize(
+    ("units", "label"),
+    [({}, "pixels in [0, 1]"), ({"units": "pixels"}, "pixels in [0, 1]"), ({"units": "deviations"}, "deviations")],
+)
+def test_the_axis_names_the_units_of_epsilon(tmp_path: Path, units: dict[str, str], label: str) -> None:
+    write_made(tmp_path, "fig1/a", [None], details={"curve": [[0.1, 50.0], [0.2, 20.0]]} | units)
+    assert f"<!-- epsilon, {label} -->" in drawing(pictures(tmp_path)[0]).replace("standard ", "")
+
+
 def test_what_is_warned_of_is_marked(tmp_path: Path) -> None:
     write_made(tmp_path, "fig1/a", [None], details={"curve": [[0.1, 50.0], [0.2, 20.0]]}, warnings=("no gradient",))
     (picture,) = pictures(tmp_path)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from tests.reference import intervals as slow
 from torchcaps.reproduce.intervals import (
+    holm_adjust,
     mean_interval,
     paired_interval,
     proportion_interval,
     student_quantile,
+    two_sided_p,
     welch_interval,
 )
 
@@ -58,6 +61,35 @@ def test_shares_are_agresti_and_caffo(right: tuple[int, int]) -> None:
 def test_no_spread_is_no_width() -> None:
     found = welch_interval([1, -1], [[5, 5, 5], [3, 3, 3, 3]])
     assert (found.low, found.center, found.high) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("freedom", [1.0, 2.0, 2.35, 6.2, 55.5, 1e7, math.inf])
+@pytest.mark.parametrize("t", [0.0, -0.5, 2.0, 6.0])
+def test_p_is_what_lies_further_out(freedom: float, t: float) -> None:
+    expected = 1 - slow.area_between(freedom, abs(t)) if freedom < 100 else 2 * NormalDist().cdf(-abs(t))
+    assert two_sided_p(t, freedom) == pytest.approx(expected, rel=1e-4, abs=1e-9)
+
+
+def test_p_is_5_percent_where_the_interval_ends() -> None:
+    shares = proportion_interval([1, -1], [0.95, 0.9], [1000, 500])
+    for found in (welch_interval([1, -1], [FIRST, SECOND]), mean_interval(FIRST), shares):
+        assert [found.p_value(end) for end in (found.low, found.center, found.high)] == pytest.approx([0.05, 1, 0.05])
+    same = mean_interval([5.0, 5.0, 5.0])
+    assert (same.p_value(5.0), same.p_value(4.0)) == (1, 0)
+
+
+def test_holm_is_the_procedure_step_by_step() -> None:
+    """Reject the smallest p at level/m, the next at level/(m - 1), and so on until one is not rejected."""
+    draw = np.random.default_rng(0)
+    for _ in range(200):
+        p_values = (draw.random(draw.integers(1, 6)) ** 3).tolist()
+        level = float(draw.random() / 2)
+        rejected = set[int]()
+        for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+            if p_values[place] > level / (len(p_values) - rank):
+                break
+            rejected.add(place)
+        assert {place for place, p in enumerate(holm_adjust(p_values)) if p <= level} == rejected
 
 
 def test_intervals_hold_the_truth_in_95_of_100_cases() -> None:

@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from tests.helpers.small_runs import measured, small_run
-from torchcaps.data import TensorImages, load_dataset
+from torchcaps.data import Augmentation, TensorImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run, measure_viewpoints
-from torchcaps.evaluate.affine import PLACED, affine_sets
+from torchcaps.evaluate.affine import affine_sets
 from torchcaps.files import read_json, write_json
 from torchcaps.reproduce.measures import measures
 from torchcaps.reproduce.spec import list_papers, load_spec
 from torchcaps.train import RunFolder, load, read_metrics
+from torchcaps.train.splits import training_splits
 
 LEARNING = {"learning_rate": 0.01, "train_images": 1000, "steps": 80}
 
@@ -38,7 +39,7 @@ def test_every_measure_says_what_it_is() -> None:
     ours = [record for record in measures if record.function.__module__.startswith("torchcaps.")]  # tests add others
     assert len(ours) > 20
     for record in ours:
-        assert record.unit in ("%", "nats", "ratio", "count", "distance", "picture")
+        assert record.unit in ("%", "nats", "ratio", "count", "distance", "orders of magnitude", "picture")
         assert record.how
         if record.name != "alignment-random":
             with pytest.raises(TorchcapsError, match="needs a training"):
@@ -87,15 +88,63 @@ def test_learning_curve_is_that_of_the_validation_images(run: RunFolder) -> None
     assert found.value == 100 * (1 - lines[-1].accuracy)
 
 
+def test_early_part_of_a_learning_curve(run: RunFolder) -> None:
+    """Whether a network learns faster shows early in training, not at the end of the curve."""
+    whole = measured("learning-curve", run)
+    errors = [error for _, error in whole.details["curve"]]
+    assert len(errors) == 4
+    half = measured("learning-curve", run, early=0.5)
+    assert half.value == pytest.approx((errors[0] + errors[1]) / 2) != whole.value
+    assert half.details["curve"] == whole.details["curve"]
+    assert half.details["last"] == whole.value
+    assert measured("learning-curve", run, early=0.1).value == errors[0], "one point at least"
+    assert measured("learning-curve", run, early=1.0).value == pytest.approx(sum(errors) / 4)
+    with pytest.raises(TorchcapsError, match=r"early is a share above 0 and up to 1, got 1\.5"):
+        measured("learning-curve", run, early=1.5)
+
+
+def test_an_ensemble_averages_the_scores_of_its_members(run: RunFolder, tmp_path: Path) -> None:
+    other = small_run(tmp_path / "second", seed=1, **LEARNING)
+    found = measured("ensemble-accuracy", run, {"member-1": other}, images=200)
+    batch = load_dataset("glyphs", "test").batch(torch.arange(200))
+    with torch.no_grad():
+        scores = load(run.path)(batch.images).scores + load(other.path)(batch.images).scores
+    assert found.value == pytest.approx(100 * (scores.argmax(1) == batch.labels).double().mean().item())
+    assert (found.images, found.details["members"]) == (200, 2)
+    with pytest.raises(TorchcapsError, match="an ensemble needs further members"):
+        measured("ensemble-accuracy", run)
+
+
 def test_parameters_are_those_of_the_papers_network(tmp_path: Path) -> None:
     run = small_run(tmp_path / "capsnet", model="capsnet", train_images=40, steps=1, batch_size=8)
     assert measured("parameters", run).value == 8_215_568  # sabour2017 at 28x28, with its decoder
 
 
+def test_parameters_may_have_other_options_in_the_papers_size(tmp_path: Path) -> None:
+    run = small_run(
+        tmp_path / "wide", model="convnet-avg", options={"filters": 9}, train_images=40, steps=1, batch_size=8
+    )
+    assert measured("parameters", run, options={}).value == 5_332_234
+    assert measured("parameters", run, options={"kernel": 3}).value == 595_210
+
+
+def test_training_images_are_tested_as_they_were_shown(run: RunFolder) -> None:
+    training, _ = training_splits(run.config())
+    batch = training.batch(torch.arange(300))
+    moved = Augmentation("shift=2")(batch.images, torch.Generator().manual_seed(0))
+    assert run.config().augmentation == "shift=2"
+    with torch.no_grad():
+        right = (load(run.path)(moved).scores.argmax(1) == batch.labels).double().mean().item()
+    found = measured("train-accuracy", run, images=300)
+    assert (found.value, found.images) == (pytest.approx(100 * right), 300)
+    assert measured("train-accuracy", run).images == len(training) == 900
+
+
 def test_affine_change_is_measured_on_affnist(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TorchcapsError, match="for models trained on digits on 40x40, not on glyphs: train on mnist-40"):
         measured("affnist-accuracy", run)
-    monkeypatch.setitem(PLACED, "glyphs", "glyphs")  # stands in for both sets: no digit has to be fetched
+    # Glyphs stand in for all sets: no digit has to be fetched.
+    monkeypatch.setattr("torchcaps.evaluate.affine.PLACED", ("glyphs",))
     monkeypatch.setattr("torchcaps.evaluate.affine.load_dataset", _glyphs)
     sets = affine_sets(load(run.path), "glyphs", 60)
     found = measured("affnist-accuracy", run, images=60)

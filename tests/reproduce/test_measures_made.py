@@ -14,6 +14,7 @@ from torchcaps.bench.workload import Workload as Timed
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.acgan import GanSettings, generate
+from torchcaps.models import models
 from torchcaps.reproduce.measures import timing
 from torchcaps.train import RunFolder, load, resolve
 
@@ -39,6 +40,48 @@ def test_times_are_shares_of_the_baselines(runs: list[RunFolder], monkeypatch: p
     assert epoch.value == 4.5
     with pytest.raises(TorchcapsError, match="name it in the role 'baseline'"):
         measured("step-time-ratio", runs[0])
+
+
+def test_both_networks_are_timed_in_the_same_form(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper compares plain implementations: fused dynamic routing against unfused rivals is another question."""
+    forms: list[set[str]] = []
+    monkeypatch.setattr(
+        timing,
+        "time_workloads",
+        lambda jobs, task, budget: forms.append({form for _, form in jobs.values()}) or {name: [1.0] for name in jobs},
+    )
+    for settings in ({}, {"form": "plain"}):
+        found = measured("step-time-ratio", runs[0], {"baseline": runs[1]}, **settings)
+        assert found.details["form"] in forms[-1]
+    assert forms == [{"torchcaps"}, {"plain"}]
+
+
+def test_an_epoch_is_timed_in_the_size_and_form_that_the_paper_compares(
+    runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[tuple[str, int, str]] = []
+    monkeypatch.setattr(
+        timing,
+        "time_workloads",
+        lambda jobs, task, budget: (
+            timed.extend((net.size, net.batch, form) for net, form in jobs.values()) or {name: [1.0] for name in jobs}
+        ),
+    )
+    measured("epoch-time-ratio", runs[0], {"baseline": runs[1]}, form="plain", size="paper")
+    batches = [models.get(run.config().model).recipe.batch_size for run in runs]
+    assert timed == [("paper", batch, "plain") for batch in batches]
+
+
+def test_parameters_as_a_share_of_the_baselines(tmp_path: Path) -> None:
+    few = {"train_images": 40, "steps": 1, "batch_size": 8}
+    own, baseline = (
+        small_run(tmp_path / model, model=model, options={"hidden": [16, 16]}, **few)
+        for model in ("ar-capsnet", "capsnet")
+    )
+    found = measured("parameter-ratio", own, {"baseline": baseline})
+    counts = [measured("parameters", each).value or 0 for each in (own, baseline)]
+    assert found.value == pytest.approx(counts[0] / counts[1])
+    assert found.details == {"parameters": {"own": counts[0], "baseline": counts[1]}}
 
 
 def test_a_step_is_really_timed(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Command
-from tests.helpers.synthetic_results import made_spec, write_made
+from tests.helpers.synthetic_results import TEXT, made_spec, write_made
 from torchcaps.errors import TorchcapsError
+from torchcaps.reproduce.estimate import shipped_speed, training_images
 from torchcaps.reproduce.jobs import plan_jobs
-from torchcaps.reproduce.report import PaperReport, find_specs, read_report, report_paper
+from torchcaps.reproduce.report import PaperReport, describe_cost, find_specs, read_report, report_paper
 from torchcaps.reproduce.report_pages import write_markdown, write_site
 from torchcaps.reproduce.results import read_result, save_result
-from torchcaps.reproduce.spec import load_spec
+from torchcaps.reproduce.spec import load_spec, parse_spec
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
@@ -24,7 +25,7 @@ PIXEL = base64.b64decode(
 
 @pytest.fixture
 def report(tmp_path: Path) -> PaperReport:
-    """One claim of each verdict, a curve, a saved picture, a warning and a note."""
+    """Claims that hold and one that does not, a curve, a saved picture, a warning and a note."""
     write_made(tmp_path, "table1/a", [98.0, 98.2, 98.1], images=10_000)
     write_made(tmp_path, "table1/b", [97.0, 97.1, 97.2], images=10_000)
     write_made(tmp_path, "table1/c", [98.0, 98.1, 98.2], images=10_000)
@@ -42,7 +43,7 @@ def test_overview_has_every_claim_in_colour_and_words(report: PaperReport, tmp_p
     for kind, words in (("holds", "✓ holds"), ("fails", "✗ does not hold")):
         assert f"<span class='badge {kind}'>{words}</span>" in page
     assert page.count("<span class='badge") == len(made_spec().claims)
-    assert "Of 5 claims in 1 papers, 4 hold in what was measured here, 1 do not, and 0 are undecided." in page
+    assert "Of 5 claims, 5 are tested: 4 hold, 1 does not hold, 0 are undecided.</p>" in page
     assert "made2020.html#both-laptop" in page
     assert "We looked for &lt;a bug&gt;." in page
 
@@ -53,7 +54,7 @@ def test_page_of_a_paper_has_numbers_tests_warnings_and_captions(report: PaperRe
     assert (
         "A &lt;script&gt; <b>&gt;</b> B (MNIST, Table 1): <b>holds</b>, difference 1.00 points, 95 % interval" in page
     )
-    assert "(paired t interval over 3 seeds)</li>" in page
+    assert "(paired t interval over 3 seeds, p = 0.0033)</li>" in page
     assert "<p class='warning'>zero &lt;gradients&gt;</p>" in page
     assert "Profile laptop, 1 to 2 seeds, 2,000 training images, 1 epoch" in page
     assert "id='both-laptop'" in page
@@ -82,7 +83,7 @@ def test_pages_are_the_same_twice(report: PaperReport, tmp_path: Path) -> None:
 
 def test_markdown_says_the_same_and_its_pictures_are_there(report: PaperReport, tmp_path: Path) -> None:
     index = write_markdown([report], tmp_path / "docs").read_text()
-    assert "| **✗ does not hold** | A over B over C | made2020, text | laptop |" in index
+    assert "| **✗ does not hold** | A over B over C | made2020, text | profile laptop |" in index
     text = (tmp_path / "docs" / "made2020.md").read_text()
     assert "**Note:** We looked for &lt;a bug&gt;." in text
     assert "A &lt;script&gt; &gt; B (MNIST, Table 1): holds, difference 1.00 points" in text
@@ -106,7 +107,8 @@ def test_a_picture_from_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_nothing_measured_is_told(tmp_path: Path) -> None:
     page = write_site([report_paper(made_spec(), tmp_path)], tmp_path / "site").read_text()
-    assert page.count("<span class='badge missing'>not measured</span>") == 5
+    assert page.count("<span class='badge missing'>… not testable yet</span>") == 5
+    assert page.count("<p class='gap'>all cells: not measured yet</p>") == 5
     assert "Nothing of this was measured yet." in page
     with pytest.raises(TorchcapsError, match="has no results: create some"):
         read_report(tmp_path)
@@ -133,3 +135,87 @@ def test_command_builds_the_site(tmp_path: Path, torchcaps_command: Command) -> 
     job.result_file(tmp_path / "results").write_text("{}")
     with pytest.raises(TorchcapsError, match="is not the result of a cell: paper: Field required"):
         read_report(tmp_path / "results")
+
+
+STRICT = parse_spec(TEXT)  # with the default competence conditions
+
+
+@pytest.fixture
+def weak(tmp_path: Path) -> Path:
+    """Results of profile laptop from a network that misses its condition, and one seed of profile desk."""
+    write_made(tmp_path, "table1/a", [64.1, 64.3, 64.2], images=10_000)
+    write_made(tmp_path, "table1/b", [97.5, 97.6, 97.7], images=10_000)
+    return tmp_path
+
+
+def test_no_sign_of_a_decision_comes_from_an_incompetent_network(weak: Path) -> None:
+    report = report_paper(STRICT, weak)
+    write_markdown([report], weak / "docs")
+    index = write_site([report], weak / "site").read_text()
+    for page in (index, *(path.read_text() for folder in ("docs", "site") for path in (weak / folder).glob("*.*"))):
+        assert "✓" not in page
+        assert "✗" not in page
+    assert "None of 5 claims is testable yet, because networks are missing or not as good as the paper's" in index
+    assert "A &lt;script&gt; (MNIST): 35.8 % error, needs 1.7 %" in index
+    assert (
+        "| A beats B | made2020, Table 1 | A &lt;script&gt; (MNIST): 35.8 % error, needs 1.7 % |"
+        in (weak / "docs" / "index.md").read_text()
+    )
+    (smoke, *_) = report.sections
+    assert smoke.smoke == (
+        "Smoke profile: shows that the experiment runs, decides nothing. Competent or exempt: B (MNIST)."
+    )
+    assert smoke.smoke in (weak / "site" / "made2020.html").read_text()
+    assert f"*{smoke.smoke}*" in (weak / "docs" / "made2020.md").read_text()
+
+
+def test_competent_networks_of_the_smoke_profile_decide(weak: Path) -> None:
+    write_made(weak, "table1/a", [99.0, 99.1, 99.2], images=10_000)
+    write_made(weak, "table1/c", [97.0, 97.1, 97.2], images=10_000)
+    report = report_paper(STRICT, weak)
+    assert {verdict.verdict for _, verdict in report.claims} == {"holds"}
+    assert report.sections[0].smoke == ""
+
+
+def test_a_table_outside_the_smoke_profile_says_which_cell_is_not_competent(weak: Path) -> None:
+    write_made(weak, "table1/a", [64.0], profile="desk")
+    section = report_paper(STRICT, weak).sections[1]
+    assert (section.profile, section.smoke) == ("desk", "")
+    assert section.table is not None
+    assert section.table.footnotes[0] == "Not competent: A <script> (MNIST): 36 % error, needs 1.7 %."
+
+
+def test_the_largest_profile_that_can_testify_decides(weak: Path) -> None:
+    def deciding() -> tuple[str, str, str]:
+        profile, verdict = report_paper(STRICT, weak).claims[0]
+        return profile, verdict.verdict, verdict.few_seeds
+
+    assert deciding() == ("laptop", "not testable yet", "")
+    write_made(weak, "table1/a", [64.0], profile="paper")
+    assert deciding() == ("laptop", "not testable yet", ""), "profile paper has no result of B"
+    write_made(weak, "table1/a", [99.2, 99.3, 99.1])
+    assert deciding() == ("laptop", "holds", "")
+    for cell, value in (("a", 98.5), ("b", 99.1)):
+        write_made(weak, f"table1/{cell}", [value], profile="paper")
+    assert deciding() == ("laptop", "holds", ""), "one seed does not replace three"
+    for cell, values in (("a", [99.0, 98.4, 98.9]), ("b", [98.8, 98.5, 98.9])):
+        write_made(weak, f"table1/{cell}", values, profile="desk")
+    assert deciding() == ("desk", "undecided", ""), "undecided or not, desk is before laptop"
+
+
+def test_what_remains_is_what_the_untestable_claims_need_in_profile_desk(weak: Path) -> None:
+    report = report_paper(STRICT, weak)
+    cells = {(job.name, job.seed) for job in report.remaining}
+    assert {job.profile for job in report.remaining} == {"desk"}
+    assert cells == {(cell, seed) for cell in "abc" for seed in range(3)}
+    trainings = {each.path(weak): each.config for job in report.remaining for each in job.trainings}
+    assert len(trainings) == 6, "B and C share theirs"
+    speeds = [(training_images(each), shipped_speed(each, 1)) for each in trainings.values()]
+    assert report.cost.core_hours == pytest.approx(sum(images / speed for images, speed in speeds if speed) / 3600)
+    assert report.cost.core_hours > 0.1
+    assert report.cost.unknown == sum(speed is None for _, speed in speeds)
+    page = write_site([report], weak / "site").read_text()
+    assert f"testing them takes {describe_cost(report.cost)}." in page
+    assert f"<td>{report.cost}</td>" in page.replace("&gt;", ">")
+    write_made(weak, "table1/a", [99.2, 99.3, 99.1], profile="desk")
+    assert len(report_paper(STRICT, weak).remaining) == 6

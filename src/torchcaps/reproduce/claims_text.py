@@ -83,9 +83,9 @@ def claimed_cells(claim: Claim) -> list[str]:
 def cell_weights(comparison: ClaimComparison) -> dict[str, float]:
     """Return the weight of each cell in the sum that is compared with the bound."""
     found: dict[str, float] = {}
-    for term, sign in zip(comparison.terms(), (1.0, -1.0), strict=False):
-        for path, part in zip(term, (sign, -sign), strict=False):
-            found[path] = found.get(path, 0.0) + part
+    for term, sign in zip(comparison.weighted_terms(), (1.0, -1.0), strict=False):
+        for (factor, path), part in zip(term, (sign, -sign), strict=False):
+            found[path] = found.get(path, 0.0) + factor * part
     return found
 
 
@@ -97,9 +97,10 @@ def comparison_bound(comparison: ClaimComparison) -> tuple[float, float]:
 
 
 def cell_label(path: str, paper: PaperEvidence) -> str:
-    """Return a cell's row and column."""
+    """Return a cell's row, and its column if the table has several."""
     cell = paper.cells[path].cell
-    return f"{cell.row} ({cell.column})"
+    columns = {each.column for each in paper.spec.tables[path.partition("/")[0]].cells.values()}
+    return f"{cell.row} ({cell.column})" if len(columns) > 1 else cell.row
 
 
 def format_comparison(comparison: ClaimComparison, paper: PaperEvidence) -> str:
@@ -112,7 +113,10 @@ def format_comparison(comparison: ClaimComparison, paper: PaperEvidence) -> str:
         names, where = {path: cell.row for path, cell in cells.items()}, f" ({cells[paths[0]].column}{where})"
     elif len({cell.row for cell in cells.values()}) == 1:
         names, where = {path: cell.column for path, cell in cells.items()}, f" ({cells[paths[0]].row}{where})"
-    terms = [" minus ".join(names[path] for path in term) for term in comparison.terms()]
+    terms = [
+        " minus ".join(names[path] if factor == 1 else f"{factor:g} times {names[path]}" for factor, path in term)
+        for term in comparison.weighted_terms()
+    ]
     if not comparison.greater:
         terms.append(f"{comparison_bound(comparison)[0]:g}")
     sign = "<" if comparison.below else ">"
@@ -120,15 +124,11 @@ def format_comparison(comparison: ClaimComparison, paper: PaperEvidence) -> str:
 
 
 def claim_cautions(claim: Claim, paper: PaperEvidence) -> tuple[str, ...]:
-    """Return warnings about a claim's cells: outdated results, failures and warnings of the measures."""
-    paths = claimed_cells(claim)
-    old = [cell_label(path, paper) for path in paths if paper.cells[path].outdated]
-    words = "all cells" if len(old) == len(paths) else ", ".join(old)
-    found = [f"measured with earlier settings: {words}"] if old else []
+    """Return warnings about a claim's cells: failures and warnings of the measures."""
     said: dict[str, list[str]] = {}
-    for path in paths:
+    for path in claimed_cells(claim):
         failed = [f"failed: {result.error}" for result in paper.cells[path].failures]
         warned = [text for result in paper.cells[path].results for text in result.warnings]
         for text in dict.fromkeys(failed + warned):
             said.setdefault(text, []).append(cell_label(path, paper))
-    return (*found, *(f"{', '.join(cells)}: {text}" for text, cells in said.items()))
+    return tuple(f"{', '.join(cells)}: {text}" for text, cells in said.items())

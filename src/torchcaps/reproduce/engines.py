@@ -7,6 +7,7 @@ matter when a worker starts, how many there are, or whether one is killed.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -20,10 +21,11 @@ from typing import Any
 
 import torch
 
+from torchcaps.bench.timing import num_threads
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.files import write_text
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.jobs import Job
+from torchcaps.reproduce.jobs import THREADS, Job
 from torchcaps.reproduce.runner import RunnerContext, current_result, describe_result, run_jobs
 from torchcaps.train import Interrupted
 from torchcaps.train.processes import stop_requests
@@ -33,21 +35,29 @@ POLL_SECONDS = 2.0  # between two checks for new results
 MAX_MINUTES = 366 * 24 * 60  # minutes; submitit's own limit is five of them
 
 
-def run_on_engine(engine: str, jobs: list[Job], context: RunnerContext, *, workers: int) -> None:
-    """Run jobs with a number of workers; a single local worker is this process."""
+def run_on_engine(engine: str, jobs: list[Job], context: RunnerContext, *, workers: int | None = None) -> None:
+    """Run jobs with a number of workers; a single local worker is this process.
+
+    By default there is one worker, but one per core on this machine in a profile with one thread per training.
+    """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
     jobs = [job for job in jobs if not context.is_finished(job)]
     if not jobs:
         return
+    threads = THREADS.get(jobs[0].profile)
+    if workers is None:
+        workers = default_workers(engine, jobs, context.log)
     if engine == "local" and workers == 1:
-        run_jobs(jobs, context)
+        with num_threads(threads or torch.get_num_threads()):
+            run_jobs(jobs, context)
         return
     # One folder per invocation, with the logs of the workers and the file that makes them stop.
     folder = context.folders.runs / "workers" / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{uuid.uuid4().hex[:4]}"
     stop_file = folder.absolute() / "stop"
     executor = _executor(engine, folder)
-    threads = max(1, _cores() // workers) if engine == "local" else None
+    if engine == "local":
+        threads = threads or max(1, _cores() // workers)
     context.log(f"{workers} workers; their logs are in {folder}")
     with _ignore_interrupts():
         handles = [
@@ -55,6 +65,17 @@ def run_on_engine(engine: str, jobs: list[Job], context: RunnerContext, *, worke
             for _ in range(workers)
         ]
     watch_workers(jobs, context, lambda: (_any_queued if engine == "slurm" else _any_running)(handles), stop_file)
+
+
+def default_workers(engine: str, jobs: list[Job], log: Callable[[str], None]) -> int:
+    """Return one worker per core for local jobs in a profile with one thread per training, otherwise one."""
+    if engine != "local" or jobs[0].profile not in THREADS:
+        return 1
+    workers = min(len(jobs), _cores())
+    if workers > 1 and importlib.util.find_spec("submitit") is None:
+        log(f"one worker on {_cores()} cores: pip install 'torchcaps[cluster]' for one worker per core")
+        return 1
+    return workers
 
 
 def worker_main(

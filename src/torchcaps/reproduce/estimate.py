@@ -15,15 +15,15 @@ from typing import Any
 import torch
 
 from torchcaps.bench.steps import time_workloads
-from torchcaps.bench.timing import TimingBudget
+from torchcaps.bench.timing import TimingBudget, num_threads
 from torchcaps.data import datasets
 from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.jobs import Job, TrainingJob, digest
+from torchcaps.reproduce.jobs import THREADS, Job, TrainingJob, digest
 from torchcaps.reproduce.measures.timing import bench_net
-from torchcaps.reproduce.results import find_results
+from torchcaps.reproduce.results import CellResult, find_results
 from torchcaps.reproduce.runner import Folders, is_trained
 from torchcaps.train import RunConfig, RunFolder
 from torchcaps.train.loop import FEWEST_VALIDATIONS, MATCHING_VALIDATIONS
@@ -63,6 +63,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 SPEED_SETTINGS = ("model", "size", "options", "data", "batch_size")
+SPEEDLESS = ("gamma", "weight")  # options of discriminative routing
 SHORT = TimingBudget(rounds=5, seconds=5.0)
 SHIPPED = files("torchcaps.reproduce") / "speeds.json"
 
@@ -73,8 +74,12 @@ def speed_key(config: RunConfig) -> str:
 
 
 def settings_key(settings: dict[str, Any]) -> str:
-    """Return the key for settings as stored in a file."""
-    return json.dumps({name: settings[name] for name in SPEED_SETTINGS}, sort_keys=True)
+    """Return the key for settings as stored in a file. Step size and penalty of a routing do not affect the speed."""
+    options = dict(settings["options"])
+    routing = {name: value for name, value in options.pop("routing_options", {}).items() if name not in SPEEDLESS}
+    if routing:
+        options["routing_options"] = routing
+    return json.dumps({name: settings[name] for name in SPEED_SETTINGS} | {"options": options}, sort_keys=True)
 
 
 def measure_speed(config: RunConfig) -> float:
@@ -83,29 +88,45 @@ def measure_speed(config: RunConfig) -> float:
     return config.batch_size / statistics.median(seconds)
 
 
-def cached_speed(config: RunConfig, *, may_measure: bool) -> float | None:
-    """Return the cached speed of this machine; without one, measure and cache it if allowed."""
-    key, machine = speed_key(config), f"{processor_name()}, {torch.get_num_threads()} threads"
+def cached_speed(config: RunConfig, *, may_measure: bool, threads: int | None = None) -> float | None:
+    """Return the cached speed of this machine with a number of threads; measure and cache it if allowed."""
+    threads = threads or torch.get_num_threads()
+    key, machine = speed_key(config), f"{processor_name()}, {threads} threads"
     kept = cache_folder() / "speeds" / f"{digest([key, machine])}.json"
     if kept.is_file():
         return float(read_json(kept)["images_per_second"])
     if not may_measure:
         return None
-    speed = measure_speed(config)
+    with num_threads(threads):
+        speed = measure_speed(config)
     write_json(kept, {"images_per_second": speed, "machine": machine, "of": json.loads(key)})
     return speed
 
 
 @cache
-def shipped_speeds() -> dict[str, float]:
-    """Return the speed of every network of the specs on a reference machine, by key."""
-    return {settings_key(row): row["images_per_second"] for row in _shipped()["rows"]}
+def shipped_speeds() -> dict[tuple[str, int], float]:
+    """Return the speed of every network of the specs on a reference machine, by key and number of threads."""
+    threads = _shipped()["environment"]["threads"]
+    return {(settings_key(row), row.get("threads", threads)): row["images_per_second"] for row in _shipped()["rows"]}
+
+
+def shipped_speed(config: RunConfig, threads: int | None = None) -> float | None:
+    """Return the speed on the reference machine with a number of threads, by default with all of its threads.
+
+    If one thread was not timed, it has its share of the speed of all threads.
+    """
+    key, all_threads = speed_key(config), _shipped()["environment"]["threads"]
+    whole = shipped_speeds().get((key, all_threads))
+    if threads is None:
+        return whole
+    return shipped_speeds().get((key, threads)) or (whole and whole * threads / all_threads)
 
 
 def shipped_machine() -> str:
-    """Describe the reference machine."""
+    """Describe the reference machine, or machines if not all networks were timed on the same one."""
     environment = _shipped()["environment"]
-    return f"{environment['processor']} with {environment['threads']} threads"
+    processors = sorted({row.get("processor", environment["processor"]) for row in _shipped()["rows"]})
+    return f"{' or '.join(processors)} with {environment['threads']} threads"
 
 
 @cache
@@ -114,6 +135,7 @@ def _shipped() -> dict[str, Any]:
     return found
 
 
+LEAST_HOURS = 0.1  # printed
 EVAL_SPEEDUP = 3  # speed of evaluation relative to training: no backward pass
 
 
@@ -141,36 +163,43 @@ class Estimator:
                 for training in with_baselines(job):
                     path = training.path(self.folders.runs)
                     if path not in counted and (include_trained or not is_trained(training, self.folders.runs)):
-                        parts.append(self.training_seconds(training.config))
+                        parts.append(self.training_seconds(training.config, THREADS.get(job.profile)))
                     counted.add(path)
                 known = [part for part in parts if part is not None]
                 found.append(sum(known) if len(known) == len(parts) else None)
                 advance(1)
         return found
 
-    def training_seconds(self, config: RunConfig) -> float | None:
+    def training_seconds(self, config: RunConfig, threads: int | None = None) -> float | None:
         """Return the seconds of a whole training with its validations, without early stopping."""
-        speed = self.speed(config)
-        return None if speed is None else _images(config) / speed
+        speed = self.speed(config, threads)
+        return None if speed is None else training_images(config) / speed
 
-    def speed(self, config: RunConfig) -> float | None:
-        """Return images per second from earlier runs, cached timings or the reference machine, else None."""
+    def speed(self, config: RunConfig, threads: int | None = None) -> float | None:
+        """Return images per second from earlier runs, cached timings or the reference machine, else None.
+
+        ``threads`` is a number of threads per training, by default that of this process; earlier runs count whatever
+        number they had.
+        """
         key = speed_key(config)
-        if key in self._earlier:
-            return self._earlier[key]
-        return cached_speed(config, may_measure=self.may_measure) or shipped_speeds().get(key)
+        found = self._earlier.get((key, threads)) if threads else self._earlier.get((key, None))
+        if found is not None:
+            return found
+        cached = cached_speed(config, may_measure=self.may_measure, threads=threads)
+        return cached or shipped_speed(config, threads)
 
     @cached_property
-    def _earlier(self) -> dict[str, float]:
-        """Mean speed of earlier runs by key."""
-        found: dict[str, list[float]] = {}
+    def _earlier(self) -> dict[tuple[str, int | None], float]:
+        """Mean speed of earlier runs by key and number of threads; None: of all of them."""
+        found: dict[tuple[str, int | None], list[float]] = {}
         for path in self.folders.runs.glob("*/result.json"):
             try:
                 run = RunFolder(path.parent)
-                key, speed = speed_key(run.config()), run.result("images_per_second")["images_per_second"]
+                key, result = speed_key(run.config()), run.result("images_per_second")
             except TorchcapsError:  # written by another version
                 continue
-            found.setdefault(key, []).append(speed)
+            for threads in {None, result.get("environment", {}).get("threads")}:
+                found.setdefault((key, threads), []).append(result["images_per_second"])
         return {key: statistics.fmean(speeds) for key, speeds in found.items()}
 
     @cached_property
@@ -192,7 +221,57 @@ def with_baselines(job: Job) -> list[TrainingJob]:
     ]
 
 
-def _images(config: RunConfig) -> float:
+@dataclass(frozen=True)
+class Cost:
+    """What jobs cost on the reference machine.
+
+    Args:
+        core_hours: of all trainings and measurements whose speed is known.
+        unknown: number of trainings whose speed was never measured.
+    """
+
+    core_hours: float = 0.0
+    unknown: int = 0
+
+    def __str__(self) -> str:
+        """Return the cost in words.
+
+        >>> str(Cost(0.04)), str(Cost(3.21)), str(Cost(1234.5)), str(Cost(1, 2)), str(Cost(0.01, 2))
+        ('0.1', '3.2', '1,234', '> 1.0', '?')
+        """
+        if self.unknown and self.core_hours < LEAST_HOURS:
+            return "?"
+        shown = f"{self.core_hours:,.0f}" if self.core_hours >= 10 else f"{max(self.core_hours, LEAST_HOURS):.1f}"
+        return f"> {shown}" if self.unknown else shown
+
+
+def job_cost(jobs: Iterable[Job], results: Iterable[CellResult]) -> Cost:
+    """Return the core-hours of jobs on the reference machine, one thread per training; shared trainings count once.
+
+    A measurement takes as long as the same measure took in earlier results, in the same profile if it ran there.
+    """
+    listed = list(jobs)
+    seconds, known = 0.0, _core_seconds(results)
+    for job in listed:
+        seconds += known.get((job.measure, job.profile), known.get((job.measure, None), 0.0))
+    trainings = {each.path(Path()): each.config for job in listed for each in with_baselines(job)}
+    speeds = {path: shipped_speed(config, 1) for path, config in trainings.items()}
+    seconds += sum(training_images(trainings[path]) / speed for path, speed in speeds.items() if speed)
+    return Cost(seconds / 3600, sum(speed is None for speed in speeds.values()))
+
+
+def _core_seconds(results: Iterable[CellResult]) -> dict[tuple[str, str | None], float]:
+    """Mean core-seconds of each measure by profile; None: in all profiles."""
+    found: dict[tuple[str, str | None], list[float]] = {}
+    for result in results:
+        if result.error is None:
+            spent = result.seconds * int(result.environment.get("threads") or 1)
+            for profile in (result.profile, None):
+                found.setdefault((result.measure, profile), []).append(spent)
+    return {key: statistics.fmean(values) for key, values in found.items()}
+
+
+def training_images(config: RunConfig) -> float:
     """Return the training effort in images; validation images count for less."""
     whole = datasets.get(config.data).splits["train"]
     wanted = min(config.train_images or whole, whole)

@@ -133,9 +133,12 @@ def axes_grid(count: int) -> tuple[Figure, Sequence[Any]]:
     return figure, grid[:count]
 
 
-def name_axes(axes: Any, measure: str, title: str) -> None:
-    """Set title, axis labels and scale for a measure."""
+def name_axes(axes: Any, result: CellResult, title: str) -> None:
+    """Set title, axis labels and scale for the measure of a result."""
+    measure = result.measure
     across, upward = AXES.get(measure, ("", ""))
+    if result.details.get("units") == "deviations":
+        across = "epsilon, standard deviations"
     axes.set(xlabel=across, ylabel=upward)
     axes.set_title(figure_text(title), fontsize=10)
     if measure == FALLING:
@@ -210,7 +213,7 @@ def _chart(title: str, paper: PaperEvidence, cells: Group, paint: Painter) -> Th
             common, labels = _names(group)
             for number, (label, each) in enumerate(zip(labels, group, strict=True)):
                 paint(axes, number, label, each)
-            name_axes(axes, group[0].cell.measure or "", common)
+            name_axes(axes, group[0].results[0], common)
         return figure
 
     several = any(len(each.results) > 1 for each in cells)

@@ -16,8 +16,12 @@ from torchcaps.reproduce.spec import PROFILES, Cell, Profile, Spec, Table, list_
 from torchcaps.train import RunConfig, resolve
 
 ALL_PAPERS = "all"
+# benchmarks/side_by_side.py compares one thread per training with several threads for one training.
+THREADS: dict[Profile, int] = {"desk": 1}  # per training; otherwise as many as the process has
 # Settings that affect how a run is executed, but not its weights.
 IGNORED_SETTINGS = {"seed", "device", "devices", "nodes", "strategy", "save_minutes"}
+# Settings that older results do not have: at None they do not change a fingerprint.
+LATER_SETTINGS = {"clip_norm", "weight_decay", "margin_pace"}
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,9 @@ def plan_jobs(
 def training_job(spec: Spec, name: str, profile: Profile, seed: int) -> TrainingJob:
     """Resolve a training: the paper's defaults, then its own settings, then the changes of the profile."""
     training = spec.trainings[name]
-    settings = {**spec.defaults.of(profile), **training.settings, **training.of(profile)}
-    config = resolve(**settings, size=profile, seed=seed)
+    size = "paper" if profile == "paper" else "laptop"
+    settings = {"size": size, **spec.defaults.of(profile), **training.settings, **training.of(profile)}
+    config = resolve(**settings, seed=seed)
     if training.matched_to is None:
         return TrainingJob(config)
     return TrainingJob(config, training_job(spec, training.matched_to, profile, seed).config)
@@ -178,11 +183,19 @@ def select_jobs(
 def _job(spec: Spec, table: str, name: str, profile: Profile, seed: int) -> Job:
     found = spec.tables[table]
     cell = found.cells[name]
-    training = training_job(spec, cell.training, profile, seed) if cell.training else None
+    first = seed * cell.members  # ensembles of different seeds share no member
+    training = training_job(spec, cell.training, profile, first) if cell.training else None
     others = {role: training_job(spec, other, profile, seed) for role, other in cell.others.items()}
+    if cell.training:
+        for member in range(1, cell.members):
+            others[f"member-{member}"] = training_job(spec, cell.training, profile, first + member)
     settings = {**found.settings.of(profile), **cell.settings}
     return Job(spec, table, name, profile, seed, training, others, settings)
 
 
 def _relevant(config: RunConfig) -> dict[str, Any]:
-    return {key: value for key, value in config.model_dump(mode="json").items() if key not in IGNORED_SETTINGS}
+    return {
+        key: value
+        for key, value in config.model_dump(mode="json").items()
+        if key not in IGNORED_SETTINGS and not (key in LATER_SETTINGS and value is None)
+    }

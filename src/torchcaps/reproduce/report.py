@@ -12,14 +12,19 @@ from pathlib import Path
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.html import ThemedFigure
 from torchcaps.progress import progress_bar
-from torchcaps.reproduce.claims_text import claimed_cells, table_label
+from torchcaps.reproduce.claims_text import cell_label, claimed_cells, table_label
+from torchcaps.reproduce.competence import EARLIER, NOT_MEASURED, competence_gaps, condition_cells
+from torchcaps.reproduce.estimate import Cost, job_cost
 from torchcaps.reproduce.figures import table_figures
+from torchcaps.reproduce.jobs import Job, plan_jobs
 from torchcaps.reproduce.results import CellResult, PaperEvidence, gather_results
-from torchcaps.reproduce.spec import Profile, Spec, list_papers, load_spec
+from torchcaps.reproduce.spec import SMOKE, Profile, Spec, list_papers, load_spec
 from torchcaps.reproduce.tables import PrintedTable, build_table, format_value
 from torchcaps.reproduce.verdicts import VERDICTS, ClaimVerdict, ComparisonResult, Verdict, judge_claim
 
 ClaimVerdicts = list[tuple[Profile, ClaimVerdict]]
+# The profile that decides a claim is the first of these in which it is testable.
+PRECEDENCE: tuple[Profile, ...] = ("paper", "desk", "laptop")
 
 
 @dataclass(frozen=True)
@@ -30,16 +35,23 @@ class Section:
     profile: Profile
     table: PrintedTable | None
     figures: list[ThemedFigure]
+    smoke: str = ""  # what the results of the smoke profile do not show
 
 
 @dataclass(frozen=True)
 class PaperReport:
-    """A paper: each claim once per profile with results for it, and the tables and figures."""
+    """A paper: each claim once, in the profile that decides it, and the tables and figures."""
 
     spec: Spec
     claims: ClaimVerdicts
     sections: list[Section]
     results: list[CellResult]
+    remaining: list[Job]  # what must run before the claims that are not testable yet can be tested
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of what remains."""
+        return job_cost(self.remaining, self.results)
 
 
 def find_specs(folder: Path, extra: Spec | None = None) -> list[Spec]:
@@ -58,20 +70,54 @@ def find_specs(folder: Path, extra: Spec | None = None) -> list[Spec]:
 
 
 def judge_paper(evidence: Iterable[PaperEvidence]) -> ClaimVerdicts:
-    """Judge every claim in each profile that has results for it, or in the first profile if none has."""
-    profiles = list(evidence)
-    found = []
-    for name, claim in profiles[0].spec.claims.items():
-        chosen = [each for each in profiles if each.has_results(claimed_cells(claim))] or profiles[:1]
-        found += [(each.profile, judge_claim(name, each)) for each in chosen]
-    return found
+    """Judge every claim in the profile that decides it.
+
+    Profiles in which the claim is testable with enough seeds come first, then those with too few seeds, then those with
+    any results; among equals, the larger profile. So a decision is never preferred to an undecided outcome.
+    """
+    profiles = sorted(evidence, key=lambda each: PRECEDENCE.index(each.profile))
+    return [
+        min(((each.profile, judge_claim(name, each)) for each in profiles), key=lambda found: _standing(found[1]))
+        for name in profiles[0].spec.claims
+    ]
+
+
+def _standing(verdict: ClaimVerdict) -> int:
+    if verdict.verdict != "not testable yet":
+        return 1 if verdict.few_seeds else 0
+    return 2 if verdict.measured else 3
+
+
+def remaining_jobs(evidence: Iterable[PaperEvidence], claims: ClaimVerdicts) -> list[Job]:
+    """Return the jobs, in profile desk, that must run before claims that are not testable yet can be tested.
+
+    They measure the cells of these claims and those of the competence conditions. A claim with a cell that profile desk
+    does not have needs profile paper.
+    """
+    profiles = {each.profile: each for each in evidence}
+    jobs: dict[str, Job] = {}
+    for _, verdict in claims:
+        if verdict.verdict != "not testable yet":
+            continue
+        cells = claimed_cells(verdict.claim)
+        spec = profiles["desk"].spec
+        chosen = profiles["desk" if all("desk" in spec.cell(path).profiles for path in cells) else "paper"]
+        wanted = dict.fromkeys([*cells, *(each for path in cells for each in condition_cells(path, chosen))])
+        for path in wanted:
+            table, _, name = path.partition("/")
+            for job in plan_jobs(spec, chosen.profile, tables=[table], cells=[name]):
+                done = chosen.cells[path]
+                if done.outdated or job.seed not in {result.seed for result in done.results}:
+                    jobs[str(job.result_file(Path()))] = job
+    return list(jobs.values())
 
 
 def report_paper(spec: Spec, folder: Path) -> PaperReport:
     """Collect everything about one paper."""
     evidence = gather_results(spec, folder)
-    results = [result for each in evidence for cell in each.cells.values() for result in cell.results]
-    return PaperReport(spec, judge_paper(evidence), _sections(evidence), results)
+    results = [result for each in evidence for result in each.all_results()]
+    claims = judge_paper(evidence)
+    return PaperReport(spec, claims, _sections(evidence), results, remaining_jobs(evidence, claims))
 
 
 def read_report(folder: Path, spec: Spec | None = None) -> list[PaperReport]:
@@ -93,18 +139,35 @@ def _sections(evidence: list[PaperEvidence]) -> list[Section]:
     for name, table in evidence[0].spec.tables.items():
         paths = [f"{name}/{cell}" for cell in table.cells]
         chosen = [each for each in evidence if each.has_results(paths)] or evidence[:1]
-        found += [Section(name, each.profile, build_table(each, name), table_figures(each, name)) for each in chosen]
+        found += [
+            Section(name, each.profile, build_table(each, name), table_figures(each, name), smoke_note(each, paths))
+            for each in chosen
+        ]
     return found
 
 
+def smoke_note(paper: PaperEvidence, paths: Iterable[str]) -> str:
+    """Return what the results of the smoke profile are good for; nothing if all networks are competent."""
+    measured = [path for path in paths if paper.cells[path].results]
+    competent = [path for path in measured if not paper.cells[path].outdated and not competence_gaps(path, paper)]
+    if paper.profile != SMOKE or len(competent) == len(measured):
+        return ""
+    note = "Smoke profile: shows that the experiment runs, decides nothing"
+    labels = [cell_label(path, paper) for path in competent]
+    return f"{note}. Competent or exempt: {', '.join(labels)}." if labels else f"{note}."
+
+
 HOW_JUDGED = (
-    "A claim is an ordering or a difference that a paper states. It holds where the whole 95 % interval of every "
-    "comparison lies on the paper's side, does not hold where that of one lies wholly on the other side, and is "
-    "otherwise undecided. Intervals are over seeds (Student's t, paired where the seeds are the same); with fewer than "
-    "three seeds they are over test images, assumed independent, and apply only to the networks that were trained. "
-    "Every comparison is tested on its own: of a hundred between equals, about five are decided by chance."
+    "A claim is an ordering or a difference that a paper states. It is not testable yet while a network that it needs "
+    "is missing, or makes more errors than its competence condition allows: by default 1.5 times the published error "
+    "plus 0.5 points. Otherwise it holds where every comparison differs from its bound on the paper's side, and does "
+    "not hold where one differs on the other side, at the 5 % level with three or more seeds (Student's t, paired "
+    "where the seeds are the same, p-values adjusted by Holm's method for all comparisons of the claim). In all other "
+    "cases it is undecided. Counts, times and random references presuppose no accuracy and are exempt."
 )
-SIGNS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}  # a verdict must be readable without color
+# A verdict must be readable without color.
+SIGNS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "not testable yet": "…"}
+MOST_GAPS = 2  # in an overview
 
 
 def count_verdicts(judged: ClaimVerdicts) -> dict[Verdict, int]:
@@ -112,30 +175,65 @@ def count_verdicts(judged: ClaimVerdicts) -> dict[Verdict, int]:
     return {verdict: sum(claim.verdict == verdict for _, claim in judged) for verdict in VERDICTS}
 
 
-def describe_totals(papers: Iterable[ClaimVerdicts]) -> str:
-    """Summarize all claims in one sentence."""
+def describe_totals(papers: Iterable[ClaimVerdicts], cost: Cost) -> str:
+    """Summarize all claims in two sentences; ``cost`` is that of the claims that are not testable yet."""
     found = [judged for judged in papers if judged]
     claims = [claim for judged in found for claim in judged]
-    counts = count_verdicts(claims)
-    missing = sum(not verdict.measured for _, verdict in claims)
-    words = f"Of {len(claims)} claims in {len(found)} papers, {counts['holds']} hold in what was measured here, "
-    words += f"{counts['does not hold']} do not, and {counts['undecided']} are undecided"
-    return words + (f", {missing} of them because they are not measured yet." if missing else ".")
+    held, failed, undecided, left = count_verdicts(claims).values()
+    where = f" in {len(found)} papers" if len(found) > 1 else ""
+    tested = len(claims) - left
+    words = (
+        f"Of {len(claims)} claims{where}, {tested} {'is' if tested == 1 else 'are'} tested: "
+        f"{held} {'holds' if held == 1 else 'hold'}, {failed} {'does' if failed == 1 else 'do'} not hold, "
+        f"{undecided} {'is' if undecided == 1 else 'are'} undecided."
+    )
+    if not left:
+        return words
+    reason = "because networks are missing or not as good as the paper's"
+    open_ones = (
+        f"{words} {left} {'is' if left == 1 else 'are'}" if tested else f"None of {left} claims{where} is testable"
+    )
+    return f"{open_ones}{' not testable' if tested else ''} yet, {reason}; testing them takes {describe_cost(cost)}."
+
+
+def describe_cost(cost: Cost) -> str:
+    """Return a cost in words."""
+    if not cost.unknown:
+        return f"about {cost} core-hours"
+    known = "an unknown time" if str(cost) == "?" else f"more than {str(cost).removeprefix('> ')} core-hours"
+    return f"{known} ({cost.unknown} trainings have no measured speed yet)"
 
 
 def describe_verdict(verdict: ClaimVerdict) -> str:
-    """Return a verdict with its sign, or 'not measured'."""
-    return f"{SIGNS[verdict.verdict]} {verdict.verdict}" if verdict.measured else "not measured"
+    """Return a verdict with its sign; what is undecided for lack of seeds says so."""
+    return f"{SIGNS[verdict.verdict]} {verdict.verdict}{f' ({verdict.few_seeds})' if verdict.few_seeds else ''}"
 
 
-def describe_comparison(result: ComparisonResult) -> str:
-    """Describe the result of a comparison: verdict, interval and test."""
+def describe_gaps(verdict: ClaimVerdict, most: int | None = None) -> str:
+    """Return what is missing before a claim can be tested; ``most`` limits the number of sentences."""
+    for reason in (NOT_MEASURED, EARLIER):  # the same for all its cells: said once
+        if len(verdict.gaps) == len(claimed_cells(verdict.claim)) and all(
+            gap.endswith(f": {reason}") for gap in verdict.gaps
+        ):
+            return f"all cells: {reason}"
+    shown = list(verdict.gaps[:most])
+    left = len(verdict.gaps) - len(shown)
+    return "; ".join([*shown, *([f"and {left} more"] if left else [])])
+
+
+def describe_comparison(result: ComparisonResult, *, with_gaps: bool = True) -> str:
+    """Describe the result of a comparison: verdict, interval and test, or what is missing."""
+    if result.gaps:
+        return f"{result.verdict} ({'; '.join(result.gaps)})" if with_gaps else result.verdict
+    few = f" ({result.few_seeds})" if result.few_seeds else ""
+    exempt = f"; no competence condition: {', '.join(result.exempt)}" if result.exempt else ""
     if result.interval is None:
-        return f"{result.verdict} ({result.test})" if result.measured else result.test
+        return f"{result.verdict}{few} ({result.test}{exempt})"
     found = result.interval
     low, center, high = (format_value(value, result.unit) for value in (found.low, found.center, found.high))
     value = f"{center} {result.unit}, 95 % interval {low} to {high}" if found.half_width else center
-    return f"{result.verdict}, {'difference ' if result.unit == 'points' else ''}{value} ({result.test})"
+    difference = "difference " if result.unit == "points" else ""
+    return f"{result.verdict}{few}, {difference}{value} ({result.test}{exempt})"
 
 
 def section_title(name: str, title: str) -> str:

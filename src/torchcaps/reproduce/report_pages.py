@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from torchcaps.files import atomic_path, write_text
 from torchcaps.html import ThemedFigure, escape_markdown, html_figure, html_page, html_table, markdown_table
+from torchcaps.reproduce.estimate import Cost, job_cost
 from torchcaps.reproduce.report import (
     HOW_JUDGED,
+    MOST_GAPS,
     ClaimVerdicts,
     PaperReport,
     Section,
     count_verdicts,
     describe_comparison,
+    describe_gaps,
     describe_origin,
     describe_totals,
     describe_verdict,
@@ -28,7 +31,8 @@ from torchcaps.reproduce.verdicts import VERDICTS, ClaimVerdict, ComparisonResul
 
 TITLE = "What the papers claim, and what holds"
 NOT_MEASURED = "Not measured yet."
-CSS_CLASSES = {"holds": "holds", "does not hold": "fails", "undecided": "open"}
+CSS_CLASSES = {"holds": "holds", "does not hold": "fails", "undecided": "open", "not testable yet": "missing"}
+COST = "core-hours"
 
 
 def write_site(reports: Sequence[PaperReport], folder: Path) -> Path:
@@ -47,25 +51,36 @@ def write_markdown(reports: Sequence[PaperReport], folder: Path) -> Path:
     for report in reports:
         write_text(folder / f"{report.spec.paper}.md", paper_markdown(report, folder))
     verdicts = {report.spec.paper: report.claims for report in reports}
-    parts = [f"# {TITLE}", summary_markdown(verdicts, link="{}.md"), HOW_JUDGED, claims_table(verdicts)]
+    costs = {report.spec.paper: report.cost for report in reports}
+    summary = summary_markdown(verdicts, costs, total_cost(reports), link="{}.md")
+    parts = [f"# {TITLE}", summary, HOW_JUDGED, claims_table(verdicts), untestable_table(verdicts)]
     write_text(folder / "index.md", "\n\n".join(parts) + "\n")
     return folder / "index.md"
+
+
+def total_cost(reports: Iterable[PaperReport]) -> Cost:
+    """Return the cost of what remains of all papers; a training that two papers share counts once."""
+    found = list(reports)
+    results = (result for report in found for result in report.results)
+    return job_cost((job for report in found for job in report.remaining), results)
 
 
 def index_html(reports: Sequence[PaperReport]) -> str:
     """Return the body of the index: all papers with all their claims."""
     results = [result for report in reports for result in report.results]
     columns = "".join(f"<th scope='col'>{title}</th>" for title in VERDICTS)
-    head = [f"<th scope='col'>paper</th><td class='bar'></td>{columns}"]
+    head = [f"<th scope='col'>paper</th><td class='bar'></td>{columns}<th scope='col'>{COST}</th>"]
     papers = "\n".join(
         f"<h2 id='{report.spec.paper}'>{_link(report)}: {html.escape(report.spec.title)}</h2>\n"
-        f"<ul class='claims'>{''.join(_claim_html(report, *claim, details=False) for claim in report.claims)}</ul>"
+        f"{_claims_html(report, details=False)}"
         for report in reports
         if report.claims
     )
+    rows = (_summary_row(report) for report in reports if report.claims)
+    totals = describe_totals([report.claims for report in reports], total_cost(reports))
     return (
-        f"<h1>{TITLE}</h1>\n<p class='lead'>{describe_totals([report.claims for report in reports])}</p>\n"
-        f"<p>{HOW_JUDGED}</p>\n{html_table(head, map(_summary_row, reports), css_class='summary')}"
+        f"<h1>{TITLE}</h1>\n<p class='lead'>{totals}</p>\n"
+        f"{html_table(head, rows, css_class='summary')}<p>{HOW_JUDGED}</p>\n"
         f"{papers}\n<footer>{html.escape(describe_origin(results))}</footer>"
     )
 
@@ -74,9 +89,11 @@ def paper_html(report: PaperReport, papers: Sequence[str]) -> str:
     """Return the body of a paper's page: its claims with values and tests, then its tables and figures."""
     links = " ".join(f"<a href='{name}.html'>{name}</a>" for name in papers if name != report.spec.paper)
     spec = report.spec
-    claims = "".join(_claim_html(report, *claim, details=True) for claim in report.claims)
-    if claims:
-        claims = f"<h2>Claims</h2>\n<p>{HOW_JUDGED}</p>\n<ul class='claims'>{claims}</ul>"
+    claims = ""
+    if report.claims:
+        totals = describe_totals([report.claims], report.cost)
+        claims = f"<h2>Claims</h2>\n<p class='lead'>{totals}</p>\n<p>{HOW_JUDGED}</p>\n"
+        claims += _claims_html(report, details=True)
     sections = "\n".join(_section_html(report, section) for section in report.sections)
     return (
         f"<nav><a href='index.html'>All papers</a> {links}</nav>\n"
@@ -86,32 +103,44 @@ def paper_html(report: PaperReport, papers: Sequence[str]) -> str:
     )
 
 
+def _claims_html(report: PaperReport, *, details: bool) -> str:
+    claims = (_claim_html(report, *claim, details=details) for claim in by_verdict(report.claims))
+    return f"<ul class='claims'>{''.join(claims)}</ul>"
+
+
 def _claim_html(report: PaperReport, profile: Profile, verdict: ClaimVerdict, *, details: bool) -> str:
     """Return a claim with its verdict as color, sign and words, and with its comparisons or a link to them."""
-    kind = CSS_CLASSES[verdict.verdict] if verdict.measured else "missing"
+    kind = CSS_CLASSES[verdict.verdict]
     name = f"{verdict.name}-{profile}"
     statement = html.escape(verdict.claim.statement)
     if not details:
         statement = f"<a href='{report.spec.paper}.html#{name}'>{statement}</a>"
-    text = f"{statement} <span class='source'>{html.escape(verdict.claim.source)}; profile {profile}</span>"
+    text = (
+        f"{statement} <span class='source'>{html.escape(verdict.claim.source)}; {_conditions(profile, verdict)}</span>"
+    )
     if details:
-        text += f"<ul class='findings'>{''.join(map(_comparison_html, verdict.comparisons))}</ul>"
+        # What a claim lacks is listed once, not for each comparison.
+        results = (_comparison_html(result, with_gaps=not verdict.gaps) for result in verdict.comparisons)
+        text += f"<ul class='findings'>{''.join(results)}</ul>"
+        if verdict.gaps:
+            text += f"<p class='gap'>Missing: {html.escape(describe_gaps(verdict))}</p>"
         text += "".join(f"<p class='caution'>{html.escape(caution)}</p>" for caution in verdict.cautions)
-    elif verdict.cautions and verdict.measured:
+    elif verdict.gaps:
+        text += f" <p class='gap'>{html.escape(describe_gaps(verdict, MOST_GAPS))}</p>"
+    elif verdict.cautions:
         text += " <span class='caution'>with a caution</span>"
-    if verdict.note:
+    if verdict.note and (details or not verdict.gaps):
         text += f"<p class='note'>{html.escape(verdict.note)}</p>"
     return f"<li id='{name}'><span class='badge {kind}'>{describe_verdict(verdict)}</span><div>{text}</div></li>\n"
 
 
-def _comparison_html(result: ComparisonResult) -> str:
+def _comparison_html(result: ComparisonResult, *, with_gaps: bool) -> str:
     """Return a comparison with its values; the operators are set in bold between the names."""
     statement = html.escape(result.statement)
     for sign in ("&gt;", "&lt;", "minus"):
         statement = statement.replace(f" {sign} ", f" <b>{sign}</b> ")
-    words = html.escape(describe_comparison(result))
-    if result.measured:
-        words = f"<b>{result.verdict}</b>{words.removeprefix(result.verdict)}"
+    words = html.escape(describe_comparison(result, with_gaps=with_gaps))
+    words = f"<b>{result.verdict}</b>{words.removeprefix(result.verdict)}"
     return f"<li>{statement}: {words}</li>"
 
 
@@ -121,6 +150,8 @@ def _section_html(report: PaperReport, section: Section) -> str:
     parts = [f"<h2 id='{section.name}-{section.profile}'>{html.escape(heading)}</h2>"]
     if table.about:
         parts.append(f"<p>{html.escape(table.about)}</p>")
+    if section.smoke:
+        parts.append(f"<p class='smoke'>{html.escape(section.smoke)}</p>")
     if section.table:
         parts.append(table_to_html(section.table))
     parts += [html_figure(figure, "h3") for figure in section.figures]
@@ -131,12 +162,13 @@ def _section_html(report: PaperReport, section: Section) -> str:
 
 def _summary_row(report: PaperReport) -> list[str]:
     counts = count_verdicts(report.claims)
-    total = len(report.claims) or 1
+    total = len(report.claims)
     bar = "".join(
         f"<span class='{CSS_CLASSES[verdict]}' style='width:{100 * counts[verdict] / total:.1f}%'></span>"
-        for verdict in VERDICTS[:2]
+        for verdict in VERDICTS[:-1]
     )
     cells = [f"<td>{counts[verdict]}</td>" for verdict in VERDICTS]
+    cells.append(f"<td>{html.escape(str(report.cost)) if counts['not testable yet'] else ''}</td>")
     return [f"<td>{_link(report)}</td><td class='bar'><div class='scale'>{bar}</div></td>", *cells]
 
 
@@ -145,36 +177,70 @@ def _link(report: PaperReport) -> str:
     return f"<a href='{name}.html'>{name}</a>"
 
 
-def summary_markdown(verdicts: Mapping[str, ClaimVerdicts], *, link: str) -> str:
+def by_verdict(claims: ClaimVerdicts) -> ClaimVerdicts:
+    """Return claims in the order of VERDICTS: decided ones first, those that are not testable yet last."""
+    return sorted(claims, key=lambda claim: VERDICTS.index(claim[1].verdict))
+
+
+def summary_markdown(
+    verdicts: Mapping[str, ClaimVerdicts], costs: Mapping[str, Cost], total: Cost, *, link: str
+) -> str:
     """Return a sentence and a table that count the verdicts of each paper; ``link`` formats a paper's name."""
     rows = []
     for paper, claims in verdicts.items():
         if claims:
             counts = count_verdicts(claims)
-            rows.append([f"[{paper}]({link.format(paper)})", *(str(counts[verdict]) for verdict in VERDICTS)])
-    return f"{describe_totals(verdicts.values())}\n\n{markdown_table(['paper', *VERDICTS], rows)}"
+            cost = str(costs[paper]) if counts["not testable yet"] else ""
+            rows.append([f"[{paper}]({link.format(paper)})", *(str(counts[verdict]) for verdict in VERDICTS), cost])
+    return f"{describe_totals(verdicts.values(), total)}\n\n{markdown_table(['paper', *VERDICTS, COST], rows)}"
 
 
 def claims_table(verdicts: Mapping[str, ClaimVerdicts]) -> str:
-    """Return a Markdown table of claims: verdict, statement, place in the paper, profile."""
+    """Return a Markdown table of the claims that competent networks tested, decided ones first."""
     rows = []
-    for paper, claims in verdicts.items():
-        for profile, each in claims:
-            words = map(escape_markdown, (each.claim.statement, f"{paper}, {each.claim.source}"))
-            rows.append([_verdict_markdown(each), *words, profile])
-    return markdown_table(["verdict", "claim", "paper", "profile"], rows, align="---")
+    for verdict in VERDICTS[:-1]:
+        for paper, claims in verdicts.items():
+            for profile, each in claims:
+                if each.verdict == verdict:
+                    words = map(escape_markdown, (each.claim.statement, f"{paper}, {each.claim.source}"))
+                    rows.append([_verdict_markdown(each), *words, _conditions(profile, each)])
+    if not rows:
+        return "No claim was tested on competent networks yet."
+    return markdown_table(["verdict", "claim", "paper", "measured in"], rows, align="---")
+
+
+def _conditions(profile: Profile, verdict: ClaimVerdict) -> str:
+    return f"profile {profile}" if verdict.conditional else f"profile {profile}; presupposes no accuracy"
+
+
+def untestable_table(verdicts: Mapping[str, ClaimVerdicts]) -> str:
+    """Return a Markdown table of the claims that are not testable yet, with what is missing."""
+    rows = [
+        list(
+            map(
+                escape_markdown, (each.claim.statement, f"{paper}, {each.claim.source}", describe_gaps(each, MOST_GAPS))
+            )
+        )
+        for paper, claims in verdicts.items()
+        for _, each in claims
+        if each.verdict == "not testable yet"
+    ]
+    return markdown_table(["claim", "paper", "missing"], rows, align="---") if rows else "All claims were tested."
 
 
 def claims_list(claims: ClaimVerdicts) -> str:
     """Return a Markdown list of claims with their comparisons, cautions and notes."""
     lines = []
-    for profile, each in claims:
-        statement = f"{each.claim.statement} ({each.claim.source}; profile {profile})"
+    for profile, each in by_verdict(claims):
+        statement = f"{each.claim.statement} ({each.claim.source}; {_conditions(profile, each)})"
         lines.append(f"- {_verdict_markdown(each)}: {escape_markdown(statement)}")
         if each.note:
             lines.append(f"    - **Note:** {escape_markdown(each.note)}")
         for result in each.comparisons:
-            lines.append(f"    - {escape_markdown(result.statement)}: {escape_markdown(describe_comparison(result))}")
+            words = describe_comparison(result, with_gaps=not each.gaps)
+            lines.append(f"    - {escape_markdown(result.statement)}: {escape_markdown(words)}")
+        if each.gaps:
+            lines.append(f"    - Missing: {escape_markdown(describe_gaps(each))}")
         lines += [f"    - Caution: {escape_markdown(caution)}" for caution in each.cautions]
     return "\n".join(lines)
 
@@ -185,7 +251,8 @@ def paper_markdown(report: PaperReport, folder: Path) -> str:
     title, authors, about = map(escape_markdown, (spec.title, spec.authors, spec.about))
     parts = [f"# {title}", f"{authors} ({spec.paper})", about]
     if report.claims:
-        parts += ["## Claims", HOW_JUDGED, claims_list(report.claims)]
+        totals = describe_totals([report.claims], report.cost)
+        parts += ["## Claims", totals, HOW_JUDGED, claims_list(report.claims)]
     for section in report.sections:
         parts += _section_markdown(report, section, folder)
     return "\n\n".join(filter(None, [*parts, escape_markdown(describe_origin(report.results))])) + "\n"
@@ -194,6 +261,8 @@ def paper_markdown(report: PaperReport, folder: Path) -> str:
 def _section_markdown(report: PaperReport, section: Section, folder: Path) -> list[str]:
     table = report.spec.tables[section.name]
     parts = [f"## {escape_markdown(section_title(section.name, table.title))}", escape_markdown(table.about)]
+    if section.smoke:
+        parts.append(f"*{escape_markdown(section.smoke)}*")
     if section.table:
         parts.append(table_to_markdown(section.table))
     for number, figure in enumerate(section.figures):
@@ -227,4 +296,4 @@ def _save(data_url: str, folder: Path, name: str) -> str:
 def _verdict_markdown(verdict: ClaimVerdict) -> str:
     """Return a verdict, in bold if it is decided."""
     words = describe_verdict(verdict)
-    return words if verdict.verdict == "undecided" else f"**{words}**"
+    return f"**{words}**" if verdict.verdict in ("holds", "does not hold") else words

@@ -125,6 +125,10 @@ class PaperEvidence:
     cells: dict[str, Evidence]
     notes: dict[str, str]  # our notes on claims, by the name of the claim
 
+    def all_results(self) -> list[CellResult]:
+        """Return the results of all cells, without failures."""
+        return [result for cell in self.cells.values() for result in cell.results]
+
     def has_results(self, paths: Iterable[str] | None = None) -> bool:
         """Whether there is any result, for these cells or for all."""
         return any(self.cells[path].results or self.cells[path].failures for path in paths or self.cells)

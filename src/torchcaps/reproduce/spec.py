@@ -2,22 +2,29 @@
 
 A training is the configuration of a run, with changes per profile. A cell is one number of a table or one part of a
 figure: which training it needs, which measure is applied, and the value that the paper published. A claim is an
-ordering or a difference that the paper states. Nothing is ever computed from a published value.
+ordering or a difference that the paper states. No result is ever computed from a published value; it only sets how
+good a network must be before its results can decide a claim.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.files import parse_yaml
+from torchcaps.reproduce.measures import measures
 
-Profile = Literal["laptop", "paper"]
-PROFILES: tuple[Profile, ...] = ("laptop", "paper")
+Profile = Literal["laptop", "desk", "paper"]
+PROFILES: tuple[Profile, ...] = ("laptop", "desk", "paper")
+SMOKE: Profile = "laptop"  # shows that an experiment runs; its networks are rarely competent
+DEFAULT_SEEDS: dict[Profile, int] = {"laptop": 3, "desk": 3, "paper": 5}
+CLEAN = ("test-accuracy", "test-error")  # the default competence condition is on a cell with one of these measures
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]  # becomes part of a file name
 
 
@@ -31,6 +38,7 @@ class PerProfile(SpecModel):
     """Settings for each profile."""
 
     laptop: dict[str, Any] = Field(default_factory=dict)
+    desk: dict[str, Any] = Field(default_factory=dict)
     paper: dict[str, Any] = Field(default_factory=dict)
 
     def of(self, profile: Profile) -> dict[str, Any]:
@@ -39,8 +47,49 @@ class PerProfile(SpecModel):
         return found
 
 
+class Condition(SpecModel):
+    """How good a network must be before a cell measured on it can decide a claim.
+
+    The mean error of ``cell`` over seeds must be at most ``error_at_most``, or at most 1.5 times the mean error of the
+    cell ``as_good_as`` plus 0.5 points; with neither, at most 1.5 times the published error plus 0.5 points.
+    ``exempt`` gives the reason why there is no condition.
+    """
+
+    cell: str | None = None  # table/cell, an accuracy or error in %
+    error_at_most: float | None = Field(default=None, ge=0, le=100)  # in %
+    as_good_as: str | None = None  # table/cell
+    exempt: str | None = Field(default=None, min_length=1)
+    why: str = ""
+
+    @model_validator(mode="after")
+    def check_criterion(self) -> Self:
+        given = [name for name in ("error_at_most", "as_good_as", "exempt") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"a competence condition has one of error_at_most, as_good_as and exempt, got {given}")
+        if given and given != ["exempt"] and not self.why.strip():
+            raise ValueError(f"a competence condition with {given[0]} needs a sentence 'why'")
+        return self
+
+
+class Competence(Condition):
+    """A condition, with replacements for single profiles; a replacement keeps ``cell`` unless it names another."""
+
+    laptop: Condition | None = None
+    desk: Condition | None = None
+    paper: Condition | None = None
+
+    def of(self, profile: Profile) -> Condition:
+        """Return the condition in one profile."""
+        own: Condition | None = getattr(self, profile)
+        if own is None:
+            return self
+        return own if own.cell else own.model_copy(update={"cell": self.cell})
+
+
 class TrainingSpec(PerProfile):
-    """Settings of a run (see RunConfig, without ``seed`` and ``size``), with changes per profile.
+    """Settings of a run (see RunConfig, without ``seed``), with changes per profile.
+
+    ``size`` is that of the profile unless the settings name one: ``paper`` in profile paper, otherwise ``laptop``.
 
     ``matched_to`` names a training; this one stops when it reaches that one's accuracy on familiar viewpoints
     (hinton2018, Table 2).
@@ -48,6 +97,7 @@ class TrainingSpec(PerProfile):
 
     settings: dict[str, Any]
     matched_to: str | None = None
+    competence: Competence | None = None  # None: the default condition, see Spec.condition
 
 
 class Cell(SpecModel):
@@ -60,11 +110,22 @@ class Cell(SpecModel):
     column: str
     training: str | None = None  # name in Spec.trainings; some measures need none
     others: dict[str, str] = Field(default_factory=dict)  # further trainings that the measure needs, by role
+    members: int = Field(default=1, ge=1, le=100)  # networks of an ensemble, which differ by their seeds
     measure: str | None = None  # name in the registry of measures
     settings: dict[str, Any] = Field(default_factory=dict, alias="with")  # arguments of the measure
     published: float | None = None  # in the unit of the measure
     profiles: tuple[Profile, ...] = PROFILES  # profiles in which the cell can be measured
+    competence: Competence | None = None  # replaces the conditions of its trainings
     note: str = ""
+
+    @property
+    def all_trainings(self) -> list[str]:
+        """The names of all trainings that the measure needs."""
+        return [*filter(None, [self.training]), *self.others.values()]
+
+    def error(self, value: float) -> float:
+        """Return a value of this cell, an accuracy or error in %, as an error."""
+        return 100 - value if str(self.measure).endswith("-accuracy") else value
 
 
 class Table(SpecModel):
@@ -73,25 +134,53 @@ class Table(SpecModel):
     title: str
     kind: Literal["table", "figure"] = "table"
     about: str = ""  # how it is measured here, where the title does not say it
-    seeds: dict[Profile, int] = {"laptop": 3, "paper": 5}
+    seeds: dict[Profile, int] = DEFAULT_SEEDS
     settings: PerProfile = Field(default_factory=PerProfile, alias="with")  # for all measures; a cell's own win
     cells: dict[Name, Cell]
+
+    @field_validator("seeds")
+    @classmethod
+    def fill_seeds(cls, given: dict[Profile, int]) -> dict[Profile, int]:
+        """Use the default number in profiles that are not given."""
+        return DEFAULT_SEEDS | given
+
+
+def _factor_and_cell(text: str) -> tuple[float, str]:
+    """Parse ``table/cell`` or ``0.75 * table/cell``."""
+    number, times, path = text.rpartition("*")
+    try:
+        factor = float(number) if times else 1.0
+    except ValueError:
+        factor = math.nan
+    if not (0 < factor < math.inf and (path.strip() or not times)):
+        raise ValueError(f"a term is table/cell, or a positive number, '*' and table/cell; got '{text}'")
+    return factor, path.strip()
 
 
 class ClaimComparison(SpecModel):
     """An inequality between measured cells: ``greater: [a, b]``, ``above: [a, 1.5]`` or ``below: [a, 1.5]``.
 
-    A term is ``table/cell`` or a difference ``table/cell - table/cell``.
+    A term is ``table/cell`` or a difference ``table/cell - table/cell``; a cell may have a factor:
+    ``0.75 * table/cell``.
     """
 
     greater: tuple[str, str] | None = None
     above: tuple[str, float] | None = None
     below: tuple[str, float] | None = None
 
+    @model_validator(mode="after")
+    def check_factors(self) -> Self:
+        self.weighted_terms()
+        return self
+
     def terms(self) -> list[list[str]]:
         """Return the cells of each term: one cell, or two of which the second is subtracted."""
+        return [[path for _, path in term] for term in self.weighted_terms()]
+
+    def weighted_terms(self) -> list[list[tuple[float, str]]]:
+        """Return the cells of each term with their factors, which are usually 1."""
         texts = self.greater or [(self.above or self.below or ("", 0.0))[0]]
-        return [[cell.strip() for cell in text.split(" - ")] for text in texts]
+        return [[_factor_and_cell(part) for part in text.split(" - ")] for text in texts]
 
 
 class Claim(SpecModel):
@@ -122,6 +211,57 @@ class Spec(SpecModel):
         if name not in self.tables[table].cells:
             raise unknown_name(f"cell of {self.paper} {table}", name, self.tables[table].cells)
         return self.tables[table].cells[name]
+
+    def paths(self) -> Iterator[tuple[str, Cell]]:
+        """Yield every cell with its path ``table/cell``."""
+        for table, found in self.tables.items():
+            for name, cell in found.cells.items():
+                yield f"{table}/{name}", cell
+
+    def condition(self, training: str, profile: Profile) -> Condition | None:
+        """Return the competence condition of a training, with its cell; None if there is none in this profile.
+
+        Without a cell in the spec, it is on the first cell that measures the training's clean accuracy or error and
+        has a published value.
+        """
+        given = self.trainings[training].competence
+        condition = given.of(profile) if given else Condition()
+        if condition.exempt:
+            return condition
+        if condition.cell:
+            return condition if profile in self.cell(condition.cell).profiles else None
+        for path, cell in self.paths():
+            published = cell.published is not None or condition.error_at_most or condition.as_good_as
+            if cell.training == training and cell.measure in CLEAN and published and profile in cell.profiles:
+                return condition.model_copy(update={"cell": path})
+        return None
+
+    def conditions(self, path: str, profile: Profile) -> dict[str, Condition | None]:
+        """Return the competence conditions of a cell: that of each of its trainings, or its own with the name ''.
+
+        A measure that presupposes no accuracy has none.
+        """
+        cell = self.cell(path)
+        if cell.competence:
+            return {"": cell.competence.of(profile)}
+        record = measures.get(cell.measure) if cell.measure and cell.measure in measures else None
+        if record and not record.presupposes_accuracy:
+            return {"": Condition(exempt=f"{cell.measure} does not presuppose accuracy")}
+        return {training: self.condition(training, profile) for training in cell.all_trainings}
+
+    def without_condition(self, profile: Profile) -> list[str]:
+        """Return the trainings that a claim uses in this profile and that have no competence condition."""
+        found = [
+            training
+            for claim in self.claims.values()
+            for comparison in claim.comparisons
+            for term in comparison.terms()
+            for path in term
+            if profile in self.cell(path).profiles
+            for training, condition in self.conditions(path, profile).items()
+            if condition is None
+        ]
+        return list(dict.fromkeys(found))
 
 
 def list_papers() -> list[str]:
@@ -158,9 +298,7 @@ def _checked(value: Any, source: str) -> Spec:
             f"{source} is not a spec: {where[:200]}: {' '.join(first['msg'].split())[:300]}"
         ) from error
     trainings = [training.matched_to for training in spec.trainings.values()]
-    for table in spec.tables.values():
-        for cell in table.cells.values():
-            trainings += [cell.training, *cell.others.values()]
+    trainings += [name for _, cell in spec.paths() for name in cell.all_trainings]
     for name in filter(None, trainings):
         if name not in spec.trainings:
             raise unknown_name(f"training of {spec.paper}", name, spec.trainings)
@@ -169,4 +307,61 @@ def _checked(value: Any, source: str) -> Spec:
             for term in comparison.terms():
                 for path in term:
                     spec.cell(path)
+    _check_competence(spec, source)
+    _check_coverage(spec, source)
     return spec
+
+
+def _check_coverage(spec: Spec, source: str) -> None:
+    """Raise an error if a claim uses a training without a competence condition."""
+    for profile in PROFILES:
+        for training in spec.without_condition(profile):
+            raise TorchcapsError(
+                f"{source}: a claim uses training {training}, which has no competence condition in profile {profile}: "
+                "add a cell with its test accuracy or error and the published value, or 'competence' to the training"
+            )
+
+
+def _check_competence(spec: Spec, source: str) -> None:
+    """Check that every competence condition can be examined in its profile, and that none leads back to itself."""
+    for profile in PROFILES:
+        stated = {f"training {name}": spec.condition(name, profile) for name in spec.trainings}
+        for path, cell in spec.paths():
+            if cell.competence:
+                stated[f"cell {path}"] = cell.competence.of(profile)
+        for name, condition in stated.items():
+            if condition is None or condition.exempt:
+                continue
+            where = f"{source}: competence of {name} in profile {profile}"
+            if condition.cell is None:
+                raise TorchcapsError(f"{where} names no cell: write 'cell: table/name', or 'exempt: reason'")
+            examined = [condition.cell, *filter(None, [condition.as_good_as])]
+            for path in examined:
+                if not str(spec.cell(path).measure).endswith(("-accuracy", "-error")):
+                    raise TorchcapsError(f"{where}: {path} is not an accuracy or error: name a cell that measures one")
+            own = spec.cell(condition.cell)
+            if name.startswith("training ") and own.training != name.removeprefix("training "):
+                raise TorchcapsError(f"{where}: {condition.cell} measures training {own.training}: name one of its own")
+            criterion = condition.error_at_most is not None or condition.as_good_as is not None
+            if own.published is None and not criterion:
+                raise TorchcapsError(
+                    f"{where}: {condition.cell} has no published value: give error_at_most or as_good_as, and why"
+                )
+        for name in spec.trainings:
+            _check_references(spec, name, profile, source)
+
+
+def _check_references(spec: Spec, training: str, profile: Profile, source: str) -> None:
+    """Follow ``as_good_as`` from a training: the reference must have a condition that does not lead back to it."""
+    seen = [training]
+    while True:
+        condition = spec.condition(seen[-1], profile)
+        if condition is None or condition.as_good_as is None:
+            return
+        reference = spec.cell(condition.as_good_as).training
+        if reference is None or reference in seen:
+            raise TorchcapsError(
+                f"{source}: competence of training {training} in profile {profile} leads back to itself "
+                f"({' -> '.join([*seen, str(reference)])}): give one of them error_at_most"
+            )
+        seen.append(reference)

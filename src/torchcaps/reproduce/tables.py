@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 from torchcaps.html import escape_markdown, html_cell, html_list, html_table, markdown_table
 from torchcaps.reproduce.claims_text import describe_conditions, describe_measures, measure_record
+from torchcaps.reproduce.competence import competence_gaps
 from torchcaps.reproduce.intervals import mean_interval
 from torchcaps.reproduce.results import Evidence, PaperEvidence
+from torchcaps.reproduce.spec import SMOKE
 
 DASH = "—"
 DECIMALS = {"%": 2, "points": 2, "ratio": 3, "nats": 4, "count": 0}
@@ -47,8 +49,9 @@ class PrintedTable:
 def build_table(paper: PaperEvidence, name: str) -> PrintedTable | None:
     """Build the table of values of a table or figure; None if there is no value to print."""
     table = paper.spec.tables[name]
-    cells = {cell: paper.cells[f"{name}/{cell}"] for cell in table.cells}
-    shown = [each for each in cells.values() if _is_shown(table.kind, each)]
+    cells = {f"{name}/{cell}": paper.cells[f"{name}/{cell}"] for cell in table.cells}
+    cells = {path: each for path, each in cells.items() if _is_shown(table.kind, each)}
+    shown = list(cells.values())
     if not shown:
         return None
     columns = {each.cell.column: _column_title(each.cell.column, shown) for each in shown}
@@ -58,10 +61,12 @@ def build_table(paper: PaperEvidence, name: str) -> PrintedTable | None:
     caption = f"{describe_conditions(paper.profile, shown)} {READING}"
     printed = PrintedTable(list(across.values()), {}, caption, describe_measures(shown))
     common = statistics.mode([len(each.results) for each in shown if each.results] or [0])
-    for each in shown:
+    for path, each in cells.items():
         places = (each.cell.column, each.cell.row) if transposed else (each.cell.row, each.cell.column)
+        # In the smoke profile most networks are not competent, and the table says so as a whole.
+        gaps = competence_gaps(path, paper) if each.results and paper.profile != SMOKE else []
         row = printed.rows.setdefault(down[places[0]], [None] * len(across))
-        row[list(across).index(places[1])] = _table_cell(each, paper, common, printed)
+        row[list(across).index(places[1])] = _table_cell(each, paper, common, printed, gaps)
     return printed
 
 
@@ -115,13 +120,14 @@ def _column_title(column: str, cells: list[Evidence]) -> str:
     return f"{column},\N{NO-BREAK SPACE}{units.pop()}" if len(units) == 1 and units != {"count"} else column
 
 
-def _table_cell(each: Evidence, paper: PaperEvidence, common: int, printed: PrintedTable) -> TableCell:
+def _table_cell(each: Evidence, paper: PaperEvidence, common: int, printed: PrintedTable, gaps: list[str]) -> TableCell:
     published = format_published(each.cell.published) if each.cell.published is not None else ""
     notes = [each.cell.note] if each.cell.note else []
     if each.cell.measure is None:
         return TableCell("cited", published, tuple(map(printed.footnote, notes)))
     if each.outdated:
         notes.append("Measured with earlier settings of this cell.")
+    notes += [f"Not competent: {gap}." for gap in gaps]
     notes += [f"Failed with seed {result.seed}: {result.error}" for result in each.failures]
     notes += dict.fromkeys(text for result in each.results for text in result.warnings)
     values = list(each.values.values())

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, replace
 from typing import Any
 
-from torchcaps.data import datasets
+import torch
+
+from torchcaps.data import Augmentation, TensorImages, datasets
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.acgan import EPOCHS, PER_DIGIT, SIZES, generate, train_acgan
-from torchcaps.evaluate.affine import PLACED, affine_sets
+from torchcaps.evaluate.affine import affine_sets
 from torchcaps.evaluate.clean import check_digits, first_images, multicrop_scores, test_images
 from torchcaps.evaluate.viewpoint import FAMILIAR, measure_viewpoints, viewpoint_sets
+from torchcaps.models import Ensemble
 from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, register_measure
-from torchcaps.train import RunFolder, evaluate_accuracy, load, read_validation_metrics
+from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, read_validation_metrics
+from torchcaps.train.splits import training_splits
 
 CHOSEN = "of the checkpoint that validation images chose"
 
@@ -31,6 +36,22 @@ def error(subject: MeasureInput, images: int | None = None) -> Measurement:
     return Measurement(100 * (1 - share), count)
 
 
+@register_measure("train-accuracy", "%", f"accuracy on training images as the network was shown them, {CHOSEN}")
+def train_accuracy(subject: MeasureInput, images: int = 10_000) -> Measurement:
+    """Accuracy on the first ``images`` training images, without those for validation, each augmented once."""
+    config = subject.run.config()
+    training, _ = training_splits(config)
+    augment, generator = Augmentation(config.augmentation), torch.Generator().manual_seed(0)
+    batches = [training.batch(part) for part in torch.arange(min(images, len(training))).split(1000)]
+    shown = TensorImages(
+        torch.cat([augment(batch.images, generator) for batch in batches]),
+        torch.cat([batch.labels for batch in batches]),
+        training.class_names,
+    )
+    found = evaluate_accuracy(load(subject.run.path), shown)
+    return Measurement(100 * found.accuracy, found.images)
+
+
 @register_measure("multicrop-error", "%", f"wrong answers by the mean scores of 13 crops of each test image, {CHOSEN}")
 def multicrop_error(subject: MeasureInput, images: int | None = None) -> Measurement:
     found = evaluate_accuracy(
@@ -44,16 +65,52 @@ def multicrop_error(subject: MeasureInput, images: int | None = None) -> Measure
     "%",
     "wrong answers on the validation images against the step of training; the test images are not looked at meanwhile",
 )
-def learning_curve(subject: MeasureInput) -> Measurement:
+def learning_curve(subject: MeasureInput, early: float | None = None) -> Measurement:
+    """The value is the last error, or with ``early`` the mean over that share of the curve from its start.
+
+    Validations are evenly spaced, so that the mean is the area under that part of the curve.
+    """
+    if early is not None and not 0 < early <= 1:
+        raise TorchcapsError(f"early is a share above 0 and up to 1, got {early:g}")
     lines = read_validation_metrics(subject.run.metrics_file)
     curve = [[line.step, 100 * (1 - line.accuracy)] for line in lines]
-    return Measurement(curve[-1][1], details={"curve": curve, "split": "validation"})
+    details = {"curve": curve, "split": "validation"}
+    if early is None:
+        return Measurement(curve[-1][1], details=details)
+    first = [error for _, error in curve[: math.ceil(early * len(curve))]]
+    return Measurement(sum(first) / len(first), details=details | {"early": early, "last": curve[-1][1]})
 
 
-@register_measure("parameters", "count", "trained parameters of the network in the size of the paper, decoder included")
-def parameters(subject: MeasureInput) -> Measurement:
-    model = subject.run.config().model_copy(update={"size": "paper"}).build_model()
-    return Measurement(sum(parameter.numel() for parameter in model.parameters()))
+@register_measure(
+    "ensemble-accuracy", "%", "accuracy on the test images of the mean scores of several networks, which differ by seed"
+)
+def ensemble_accuracy(subject: MeasureInput, images: int | None = None) -> Measurement:
+    """choi2019, Table 1: the run and all its other members."""
+    runs = [subject.run, *subject.others.values()]
+    if len(runs) == 1:
+        raise TorchcapsError("an ensemble needs further members: give the cell a number of members")
+    members = [load(run.path) for run in runs]
+    found = evaluate_accuracy(Ensemble(members), test_images(_limited(subject.run, images)))
+    return Measurement(100 * found.accuracy, found.images, {"members": len(members)})
+
+
+@register_measure(
+    "parameters",
+    "count",
+    "trained parameters of the network in the size of the paper, decoder included",
+    presupposes_accuracy=False,
+)
+def parameters(subject: MeasureInput, options: dict[str, Any] | None = None) -> Measurement:
+    """``options`` are those of the network in the size of the paper, if the profile gives the run others."""
+    config = subject.run.config()
+    chosen = config.options if options is None else options
+    return Measurement(paper_parameters(config.model_copy(update={"options": chosen})))
+
+
+def paper_parameters(config: RunConfig) -> int:
+    """Return the number of trained parameters of a run's network in the size of the paper."""
+    model = config.model_copy(update={"size": "paper"}).build_model()
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _tested(run: RunFolder, images: int | None) -> tuple[float, int]:
@@ -79,20 +136,17 @@ def _limited(run: RunFolder, images: int | None) -> Any:
 @register_measure(
     "affnist-accuracy", "%", "accuracy on MNIST's test digits under affine change, of a model trained on upright ones"
 )
-def affnist_accuracy(subject: MeasureInput, images: int | None = None) -> Measurement:
-    """gu2021, section 3.1; choi2019, section 4.2."""
-    data = subject.run.config().data
-    if data not in PLACED:
-        raise TorchcapsError(f"affNIST is for models trained on digits on 40x40, not on {data}: train on mnist-40")
+def affnist_accuracy(subject: MeasureInput, images: int | None = None, variant: str = "affnist") -> Measurement:
+    """gu2021, section 3.1; choi2019, section 4.1; ``variant`` is one of ``evaluate.affine.VARIANTS``."""
     model = load(subject.run.path)
-    sets = affine_sets(model, data, images)
+    sets = affine_sets(model, subject.run.config().data, images, variant)
     found = evaluate_accuracy(model, sets.changed)
     return Measurement(100 * found.accuracy, found.images, {"about": sets.about})
 
 
 @register_measure("viewpoint-error", "%", "wrong answers on toys from sides that training did not show")
 def viewpoint_error(subject: MeasureInput, images: int | None = None) -> Measurement:
-    """hinton2018, section 5.2."""
+    """hinton2018, section 5.1."""
     return _viewpoint_error(subject, "novel", images)
 
 

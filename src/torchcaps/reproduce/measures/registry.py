@@ -61,24 +61,29 @@ class Measurement:
 
 @dataclass(frozen=True)
 class MeasureRecord:
-    """A registered measure; ``how`` describes how the value is computed, ``unit`` is %, ratio, seconds..."""
+    """A registered measure; ``how`` describes how the value is computed, ``unit`` is %, ratio, seconds...
+
+    If it presupposes accuracy, its value decides a claim only if the network meets its competence condition.
+    """
 
     name: str
     unit: str
     how: str
     function: Callable[[MeasureInput], Measurement]
     settings: tuple[str, ...] = ()  # names of its arguments
+    presupposes_accuracy: bool = True
 
 
 measures: Registry[MeasureRecord] = Registry("measure")
 
 
 def register_measure(
-    name: str, unit: str, how: str
+    name: str, unit: str, how: str, *, presupposes_accuracy: bool = True
 ) -> Callable[[Callable[..., Measurement]], Callable[..., Measurement]]:
     """Register a function of a MeasureInput and keyword arguments as a measure.
 
     The settings of a table apply to all its measures, so settings that the function does not accept are ignored.
+    Counts, times and references that involve no trained network do not presuppose accuracy.
     """
 
     def register(function: Callable[..., Measurement]) -> Callable[..., Measurement]:
@@ -87,7 +92,7 @@ def register_measure(
         def with_settings(subject: MeasureInput) -> Measurement:
             return function(subject, **{key: subject.settings[key] for key in known if key in subject.settings})
 
-        measures.add(MeasureRecord(name, unit, how, with_settings, known))
+        measures.add(MeasureRecord(name, unit, how, with_settings, known, presupposes_accuracy))
         return function
 
     return register
