@@ -19,8 +19,8 @@ class Pruning(Callback):
     def __init__(self, trial: optuna.Trial) -> None:
         self.trial = trial
 
-    def on_validation(self, line, model):
-        self.trial.report(line.accuracy, line.step)
+    def on_validation(self, row, model):
+        self.trial.report(row.accuracy, row.step)
         if self.trial.should_prune():
             raise optuna.TrialPruned
 

@@ -19,14 +19,14 @@ class Lengths(Callback):
     def __init__(self, images, labels):
         self.images, self.labels = images, labels
 
-    def on_step(self, line):
-        if line.step % 20 == 0:
-            print(f"step {line.step}: loss {line.loss:.3f}")
+    def on_step(self, row):
+        if row.step % 20 == 0:
+            print(f"step {row.step}: loss {row.loss:.3f}")
 
-    def on_validation(self, line, model):
+    def on_validation(self, row, model):
         scores = model(self.images).scores
         true = torch.nn.functional.one_hot(self.labels, model.classes).bool()
-        print(f"step {line.step}: accuracy {line.accuracy:.1%}, true class {scores[true].mean():.2f}, ", end="")
+        print(f"step {row.step}: accuracy {row.accuracy:.1%}, true class {scores[true].mean():.2f}, ", end="")
         print(f"others {scores[~true].mean():.2f}")
 
     def on_end(self, progress, model):

@@ -22,7 +22,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever runs the installed command starts a process."""
+    """Mark tests that run the installed command."""
     for item in items:
         if "torchcaps_command" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.process)

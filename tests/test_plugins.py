@@ -50,7 +50,8 @@ def test_the_example_is_short_and_works_at_once() -> None:
 
 def test_a_squash_of_ones_own_is_one_file(torchcaps_command: Command) -> None:
     assert len(SQUASH.read_text().splitlines()) < 20
-    with pytest.raises(TorchcapsError, match=r"'tanh-squash' is unknown: .*One of: exponential, none, squash"):
+    known = "exponential, exponential-relu, none, relu-exponential, relu-squash, squash"
+    with pytest.raises(TorchcapsError, match=rf"'tanh-squash' is unknown: .*One of: {known}"):
         create_model("capsnet", nonlinearity="tanh-squash")
     load_plugin(SQUASH)
     model = create_model("capsnet", size="laptop", nonlinearity="tanh-squash")

@@ -26,7 +26,8 @@ for name in ("SIGKILL", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGALRM"):
     delattr(signal, name)
 import torchcaps
 for each in pkgutil.walk_packages(torchcaps.__path__, "torchcaps."):
-    importlib.import_module(each.name)
+    if not each.name.startswith("torchcaps.kernels.triton_"):  # Triton exists for Linux only
+        importlib.import_module(each.name)
 from torchcaps.doctor import check_devices
 from torchcaps.train.processes import stop_requests
 with stop_requests() as stop:

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.runtime import tune_process
+from torchcaps.runtime import lazy_exports, tune_process
 
 if TYPE_CHECKING:
     from torchcaps import attacks, data, functional, layers, losses, models, routing
@@ -48,31 +47,20 @@ __all__ = [
 ]
 
 # Imported when first used: importing torch alone takes more than a second.
-_PACKAGES = ("attacks", "data", "functional", "layers", "losses", "models", "routing")
-_FUNCTIONS = {
-    "Model": "torchcaps.models",
-    "Output": "torchcaps.models",
-    "create_model": "torchcaps.models",
-    "export_model": "torchcaps.export",
-    "fit": "torchcaps.train",
-    "from_pretrained": "torchcaps.pretrained.hub",
-    "list_models": "torchcaps.models",
-    "list_pretrained": "torchcaps.pretrained.cards",
-    "load": "torchcaps.train",
-    "load_dataset": "torchcaps.data",
-    "predict": "torchcaps.prediction",
-    "push_to_hub": "torchcaps.pretrained.hub",
-    "save_pretrained": "torchcaps.pretrained.hub",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f"torchcaps.{name}")
-    if name in _FUNCTIONS:
-        return getattr(import_module(_FUNCTIONS[name]), name)
-    raise AttributeError(f"module 'torchcaps' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "attacks": (),
+        "data": ("load_dataset",),
+        "export": ("export_model",),
+        "functional": (),
+        "layers": (),
+        "losses": (),
+        "models": ("Model", "Output", "create_model", "list_models"),
+        "prediction": ("predict",),
+        "pretrained": ("list_pretrained",),
+        "pretrained.hub": ("from_pretrained", "push_to_hub", "save_pretrained"),
+        "routing": (),
+        "train": ("fit", "load"),
+    },
+)

@@ -23,7 +23,7 @@ from torchcaps.environment import package_version, processor_name
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder
 from torchcaps.kernels import autotune
-from torchcaps.kernels.dispatch import kernel_choice
+from torchcaps.kernels.dispatch import kernel_choice, triton_supports
 from torchcaps.models.registry import LAYER
 from torchcaps.routing import Routing, routings
 from torchcaps.runtime import tune_process
@@ -240,8 +240,15 @@ def _routing_kernel(fused: bool, device: str) -> str:
         return "plain: matrix products only"
     if _selected_kernels()[0] == "plain":
         return "plain: forced"
+    limits = "plain in float64, with torch.compile and for second derivatives"
+    if device == "cuda":
+        if find_spec("triton") is None:
+            return "plain: Triton is not installed: pip install 'torchcaps[gpu]'"
+        if not triton_supports(torch.device(device)):
+            return "plain: Triton needs a GPU of compute capability 7.0 or newer"
+        return f"fused on the GPU by Triton; {limits}"
+    if device != "cpu":
+        return f"plain: fused kernels are for CPUs and for CUDA, and the device is {device}"
     if find_spec("numba") is None:
         return "plain: numba is not installed"
-    if device != "cpu":
-        return f"plain: fused kernels are for the CPU, and the device is {device}"
-    return "fused; plain in float64, with torch.compile and for second derivatives"
+    return f"fused; {limits}"

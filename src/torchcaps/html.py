@@ -22,6 +22,7 @@ class ThemedFigure:
     light: str
     dark: str
     warning: str = ""
+    width: int | None = None  # in CSS pixels; None: that of the image
 
 
 def data_url(image: bytes, kind: str = "png") -> str:
@@ -44,10 +45,11 @@ def html_figure(figure: ThemedFigure, heading: str = "h2") -> str:
     """Return a figure that follows the color scheme of the page, with its title above and its caption below."""
     title, caption = html.escape(figure.title), html.escape(figure.caption)
     warning = f"<p class='warning'>{html.escape(figure.warning)}</p>" if figure.warning else ""
+    width = f" width='{figure.width}'" if figure.width else ""
     return (
         f"<{heading}>{title}</{heading}>\n{warning}<figure><picture>"
         f"<source media='(prefers-color-scheme: dark)' srcset='{figure.dark}'>"
-        f"<img alt='{title}' src='{figure.light}'></picture>"
+        f"<img alt='{title}'{width} src='{figure.light}'></picture>"
         f"<figcaption>{caption}</figcaption></figure>"
     )
 
@@ -80,7 +82,7 @@ def html_footer(environment: Mapping[str, Any]) -> str:
     """Return the footer that names the command, machine, torch version and commit (see ``describe_environment``)."""
     command, processor, threads = (html.escape(str(environment[key])) for key in ("command", "processor", "threads"))
     return (
-        f"<footer>Made by <code>{command}</code> on {processor}, {threads} threads, "
+        f"<footer>Made by <code>{command}</code> on {processor}, {threads} thread{'' if threads == '1' else 's'}, "
         f"torch {html.escape(str(environment['versions']['torch']))}, "
         f"commit {html.escape(str(environment['commit'])[:12])}.</footer>"
     )

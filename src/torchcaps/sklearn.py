@@ -144,7 +144,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         layout_: the conversion of samples to such images.
         n_features_in_: numbers in a row, or the height where samples are images already.
 
-    X may be rows (n, features), grey images (n, height, width) or (n, height, width, channels), with numbers of any
+    X may be rows (n, features), gray images (n, height, width) or (n, height, width, channels), with numbers of any
     range: the smallest and the largest of the training become black and white. Where a network needs larger images,
     each pixel is repeated.
 

@@ -44,7 +44,7 @@ def test_train_evaluate_and_load(torchcaps_command: Command, tmp_path: Path) -> 
     assert model(torch.rand(2, 1, 28, 28)).scores.shape == (2, 10)
 
 
-def test_settings_from_a_file_and_flags_before_it(torchcaps_command: Command, tmp_path: Path) -> None:
+def test_flags_override_the_settings_file(torchcaps_command: Command, tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text("model: convnet-avg\nepochs: 7\nseed: 3\noptions: {filters: 8}\n")
     done = torchcaps_command("train", "--config", "settings.yaml", *SMALL, "--epochs", "1", "--out", "run")
     assert done.returncode == 0, done.stderr
@@ -82,7 +82,7 @@ def test_killed_and_resumed_by_command(torchcaps_command: Command, tmp_path: Pat
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-def test_ctrl_c_saves_and_says_how_to_resume(torchcaps_command: Command, tmp_path: Path, number: int) -> None:
+def test_ctrl_c_saves_and_prints_how_to_resume(torchcaps_command: Command, tmp_path: Path, number: int) -> None:
     program = str(Path(sys.executable).with_name("torchcaps"))
     arguments = [program, "train", *TINY_CAPSNET, "--epochs", "2000", "--out", "run"]
     process = subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -100,7 +100,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(torchcaps_command: Command, tmp_pat
 
 @pytest.mark.process
 def test_a_closed_terminal_saves_the_run(tmp_path: Path) -> None:
-    """The terminal is gone, so that nothing can be printed any more, and SIGHUP comes."""
+    """The terminal is closed: writing to it fails, and SIGHUP is sent."""
     program = str(Path(sys.executable).with_name("torchcaps"))
     arguments = [program, "train", "convnet-avg", *SMALL, "--epochs", "2000", "--save-minutes", "60", "--out", "run"]
     terminal, end = os.openpty()
@@ -189,7 +189,7 @@ def test_a_damaged_checkpoint_is_refused(torchcaps_command: Command, tmp_path: P
 
 
 def run_unread(*arguments: str, folder: Path, errors: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command with a standard output that nobody reads; its errors go to the same place, or are captured."""
+    """Run the command with a closed standard output; standard error goes to the same pipe, or is captured."""
     reader, writer = os.pipe()
     os.close(reader)
     program = str(Path(sys.executable).with_name("torchcaps"))
@@ -208,7 +208,7 @@ def run_unread(*arguments: str, folder: Path, errors: int | None = None) -> subp
 
 
 @pytest.mark.process
-def test_a_closed_pipe_ends_no_training(tmp_path: Path) -> None:
+def test_a_closed_pipe_does_not_stop_training(tmp_path: Path) -> None:
     """As with ``torchcaps train ... 2>&1 | head -1``: nobody reads on, and the run is finished all the same."""
     settings = [*SMALL, "--steps", "2", "--set", "filters=8", "--out", "run"]
     assert run_unread("train", "convnet-avg", *settings, folder=tmp_path).returncode == 0

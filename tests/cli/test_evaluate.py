@@ -1,4 +1,4 @@
-"""``torchcaps evaluate`` with tests of robustness: what it prints and writes, and how it refuses."""
+"""``torchcaps evaluate`` with robustness tests: its output, files and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for all commands: listings speak JSON, exit codes mean one thing, the page about them is complete."""
+"""Properties of all commands: JSON output, exit codes, and a complete reference page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_LISTING = {"data get", "data preview", "demo", "serve", "report", "export"}
 
 
 def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command that can be called, by its words."""
+    """Every command by its full name."""
     inner = getattr(command, "commands", None)
     if inner is None or name == "bench":
         yield name, command
@@ -34,7 +34,7 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_listing_speaks_json(name: str) -> None:
+def test_every_listing_has_json(name: str) -> None:
     has = any("--json" in parameter.opts for parameter in COMMANDS[name].params)
     assert has != (name in NO_LISTING), f"torchcaps {name}: --json, or a place in NO_LISTING"
 
@@ -44,6 +44,7 @@ def test_every_listing_speaks_json(name: str) -> None:
     [
         "models",
         "routings",
+        "components",
         "attacks",
         "datasets",
         "papers",
@@ -54,19 +55,30 @@ def test_every_listing_speaks_json(name: str) -> None:
         "reproduce gu2021 table1 --dry-run",
     ],
 )
-def test_what_it_prints_is_json_and_nothing_else(run: Run, command: str) -> None:  # noqa: F811
+def test_listings_print_only_json(run: Run, command: str) -> None:  # noqa: F811
     found = json.loads(run(*command.split(), "--json"))
     assert found
     rows = found["plan"] if isinstance(found, dict) else found
     assert all(isinstance(row, dict) and len(row) > 1 for row in rows)
 
 
-def test_every_listed_name_is_the_registry_s(run: Run) -> None:  # noqa: F811
+def test_listings_agree_with_the_registries(run: Run) -> None:  # noqa: F811
     from torchcaps.attacks import attacks
     from torchcaps.data import datasets
 
     for command, registry in (("attacks", attacks), ("datasets", datasets)):
         assert [row["name"] for row in json.loads(run(command, "--json"))] == registry.names()
+
+
+def test_components_of_every_registry_are_listed(run: Run) -> None:  # noqa: F811
+    from torchcaps.layers import nonlinearities, transforms
+    from torchcaps.losses import losses
+    from torchcaps.train.optimizers import optimizers
+
+    rows = json.loads(run("components", "--json"))
+    for registry in (transforms, nonlinearities, losses, optimizers):
+        assert [row["name"] for row in rows if row["kind"] == registry.kind] == registry.names()
+    assert all(row["name"] in run("components") for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +105,7 @@ def test_exit_codes(arguments: list[str], code: int, tmp_path: Path, monkeypatch
     assert stopped.value.code == code
 
 
-def test_an_error_keeps_what_looks_like_markup(
+def test_markup_in_an_error_is_printed_literally(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["torchcaps", "train", "caps[red]net"])
@@ -106,14 +118,14 @@ def test_the_page_names_every_command_and_variable() -> None:
     page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
     for name in COMMANDS:
         assert re.search(rf"`torchcaps {name}\b", page), name
-    for words in re.findall(r"^\| `torchcaps ([a-z ]+)", page, re.MULTILINE):
+    for words in re.findall(r"^\| `torchcaps ([a-z -]+)", page, re.MULTILINE):
         assert words.strip() in COMMANDS, f"torchcaps {words}is no command"
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "torchcaps").rglob("*.py"))
     for variable in set(re.findall(r"TORCHCAPS_[A-Z]+", source)):
         assert f"`{variable}`" in page, variable
 
 
-def test_a_benchmark_is_told_to_a_person_or_to_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_benchmark_results_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     rows, shown = [{"model": "capsnet", "seconds": 0.5}], []
     print_result(True, rows, shown.append, Path("results/step.json"))
     assert json.loads(capsys.readouterr().out) == rows

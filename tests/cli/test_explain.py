@@ -1,4 +1,4 @@
-"""``torchcaps explain``: what it prints and writes, and how it refuses."""
+"""``torchcaps explain``: its output, files and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Typed = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    """Run a command in this process, in an empty folder; its exit code and all that it said."""
+    """Run a command in this process, in an empty directory; return its exit code and output."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str]:

@@ -36,7 +36,7 @@ def test_a_cell_is_measured_once_and_printed_beside_the_papers(typed: Typed, tmp
     assert "(seed " not in again, "nothing is done twice"
     assert [file.read_bytes() for file in files] == before
     listed = {(each["paper"], each["table"]): each for each in json.loads(typed("papers", "--json")[1])}
-    assert listed["choi2019", "table3"]["done"] == {"laptop": 2, "paper": 0}
+    assert listed["choi2019", "table3"]["done"] == {"laptop": 2, "desk": 0, "paper": 0}
     seconds = listed["gu2021", "table1"]["seconds"]
     assert 60 < seconds["laptop"] < 24 * 3600 < seconds["paper"], "of another machine: nothing was trained here"
 
@@ -83,6 +83,7 @@ def test_papers_lists_every_table(typed: Typed) -> None:  # noqa: F811
     code, said = typed("papers")
     assert code == 0, said
     assert all(paper in said for paper in ("chen2019", "choi2019", "gu2021", "hinton2018", "yang2021"))
+    assert "\ufffd" not in said, "no control character in a cell"
     assert "?" not in said, "every table has its time before anything was trained"
 
 

@@ -1,4 +1,4 @@
-"""torchcaps weights: what is shipped, as a table, as JSON, as a card."""
+"""torchcaps weights: the table, JSON and model cards."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 
 from torchcaps.cli.main import main
 from torchcaps.pretrained import list_pretrained
-from torchcaps.pretrained.cards import ROOT
-from torchcaps.pretrained.loading import file_hash
+from torchcaps.pretrained.loading import ROOT, file_hash
 
 CARDS = list_pretrained()
 

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import tests.helpers.tiny_model  # noqa: F401  (registers the model)
+from torchcaps.cli.main import app
 from torchcaps.compare import ComparisonResults, ComparisonRun, run_comparison, write_report
+from torchcaps.compare.figures import plot_learning_curves
 from torchcaps.compare.table import COLUMNS, SUSPECT_MARK, robustness_columns, table_cells
 from torchcaps.data import TensorImages, datasets, load_dataset
 from torchcaps.data.datasets.viewpoints import split_by_viewpoint
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
-from torchcaps.train import resolve
+from torchcaps.train import RunConfig, new_run, resolve
+from torchcaps.train.metrics import HEADER
 
 
 def entries(seeds: int = 2, **more: object) -> list[ComparisonRun]:
@@ -73,7 +77,7 @@ def result_of(comparison: ComparisonResults, label: str, seed: int) -> dict[str,
     return comparison.results[label][seed]
 
 
-def test_a_failed_sanity_check_stands_beside_its_figure(tmp_path: Path) -> None:
+def test_a_failed_sanity_check_is_shown_with_its_value(tmp_path: Path) -> None:
     comparison = run_comparison(entries(seeds=1)[:1], tmp_path)
     plain = write_report(comparison).read_text()
     assert "class='warning'" not in plain
@@ -85,7 +89,7 @@ def test_a_failed_sanity_check_stands_beside_its_figure(tmp_path: Path) -> None:
     assert page.count(SUSPECT_MARK) == 2  # one for each attack of the one model
 
 
-def test_models_are_matched_and_who_misses_is_not_compared(tmp_path: Path) -> None:
+def test_models_that_miss_the_target_are_not_compared(tmp_path: Path) -> None:
     low, high = (entries(seeds=1, epochs=30, learning_rate=0.003, stop_at_accuracy=level) for level in (0.3, 1.0))
     comparison = run_comparison(
         [low[0], ComparisonRun("capsnet", high[1].config.model_copy(update={"epochs": 1}))], tmp_path
@@ -103,8 +107,8 @@ def test_models_are_matched_and_who_misses_is_not_compared(tmp_path: Path) -> No
     assert "not matched" not in table_cells(chosen, [tiny])
 
 
-def test_the_others_stop_where_they_are_as_good_from_familiar_sides_as_the_first(tmp_path: Path) -> None:
-    """hinton2018's protocol, on glyphs that were told to be toys seen from six azimuths."""
+def test_models_are_matched_on_familiar_viewpoints(tmp_path: Path) -> None:
+    """hinton2018's protocol, on glyphs with made-up azimuths."""
     if "glyphs-azimuth" not in datasets:
         datasets.add(replace(datasets.get("glyphs"), name="glyphs-azimuth", splits=SIDES, open=open_sides))
     more = {"data": "glyphs-azimuth", "epochs": 20, "learning_rate": 0.003}
@@ -125,7 +129,7 @@ def test_the_others_stop_where_they_are_as_good_from_familiar_sides_as_the_first
     assert again.results == comparison.results
 
 
-def test_a_stopped_comparison_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_comparison_is_resumed(tmp_path: Path) -> None:
     announced: list[str] = []
     run_comparison(entries()[:1], tmp_path, robustness=False)
     before = (tmp_path / "tiny-seed0" / "result.json").read_bytes()
@@ -139,3 +143,31 @@ def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
     run_comparison(entries(seeds=1), tmp_path, robustness=False)
     with pytest.raises(TorchcapsError, match="holds a run with other settings"):
         run_comparison(entries(seeds=1, learning_rate=0.5), tmp_path)
+
+
+def test_a_model_is_built_once_for_its_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check before the first run must not allocate the weights that the training allocates again."""
+    built = []
+    build = RunConfig.build_model
+
+    def counted(config: RunConfig, weights: Path | None = None, **more: Any) -> Any:
+        if weights is None:
+            built.append(config.model)
+        return build(config, weights, **more)
+
+    monkeypatch.setattr(RunConfig, "build_model", counted)
+    options = ["--data", "glyphs", "--train-images", "60", "--test-images", "20", "--epochs", "1", "--no-robustness"]
+    done = CliRunner().invoke(app, ["compare", "tiny", "lenet", *options, "--out", str(tmp_path / "both")])
+    assert done.exit_code == 0, done.output
+    assert built == ["tiny", "lenet"]
+
+
+def test_learning_curves_with_a_single_point_are_visible(tmp_path: Path) -> None:
+    """A line through one point draws nothing: it needs a marker."""
+    run = new_run(entries(1)[0].config, tmp_path / "run")
+    rows = [f"5,1.0,{split},0.5,0.7,0.001,100,2" for split in ("train", "validation")]
+    run.metrics_file.write_text("\n".join([",".join(HEADER), *rows, ""]))
+    figure = plot_learning_curves(ComparisonResults(tmp_path, {"tiny": [run]}, {}))
+    lines = [line for axes in figure.axes for line in axes.lines]
+    assert [len(line.get_xdata()) for line in lines] == [1, 1]
+    assert all(line.get_marker() == "o" for line in lines)

@@ -1,4 +1,4 @@
-"""A comparison on a user's own pictures, from the folder to the report."""
+"""A comparison on a user's own images, from the folder to the report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None: 
     page = (tmp_path / "cmp" / "report.html").read_text(encoding="utf-8")
     assert "<h1>Comparison on photos</h1>" in page
     assert "<td>dark</td><td>8</td><td>2</td>" in page
-    assert "lopsided: &#x27;bright&#x27; has 40 pictures" in page
+    assert "imbalanced: &#x27;bright&#x27; has 40 training images" in page
     assert "broken.png cannot be read" in page
     settings = (tmp_path / "cmp" / "convnet-avg-filters-4-seed0" / "config.yaml").read_text(encoding="utf-8")
     assert "data: images:photos,size=32,grey=0" in settings
@@ -50,10 +50,10 @@ def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None: 
 
 
 @pytest.mark.parametrize("command", ["compare", "train"])
-def test_a_sheet_of_the_pictures_is_shown_before_training(
+def test_a_contact_sheet_is_written_before_training(
     command: str, photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Training is stopped at its very beginning: the sheet is there already."""
+    """The contact sheet is written before training starts."""
     monkeypatch.chdir(photos.parent)
     module = "torchcaps.compare.job" if command == "compare" else "torchcaps.train"
     monkeypatch.setattr(f"{module}.fit_run", stop_training)
@@ -85,11 +85,11 @@ def test_warnings_reach_the_user(
     with pytest.raises(SystemExit):
         main()
     said = " ".join(capsys.readouterr().err.split())
-    assert "Warning: fewer than 20 pictures to train on: 'dark' (8)" in said
-    assert "right in 83% of the test" in said
+    assert "Warning: classes with fewer than 20 training images: 'dark' (8)" in said
+    assert "test accuracy of 83%" in said
 
 
-def test_training_says_the_same(run: Run, photos: Path) -> None:  # noqa: F811
+def test_training_prints_the_same_warnings(run: Run, photos: Path) -> None:  # noqa: F811
     printed = run("train", "convnet-avg", "--set", "filters=4", "--images", "photos", "--steps", "2", "--out", "run")
     assert "60 images of 2 classes, resized to 32x32 pixels in color" in " ".join(printed.split())
 
@@ -118,7 +118,7 @@ def test_mistakes(
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_what_is_taken_where_nothing_is_named(photos: Path) -> None:
+def test_default_models(photos: Path) -> None:
     assert all(name.partition(":")[0] in models for name in MODELS)
     assert default_epochs(f"images:{photos},size=8,grey=0") == 40  # 48 pictures
     assert default_epochs("glyphs") == 5  # 6,000 images

@@ -40,7 +40,7 @@ def address(shipped: list[ServedModel], results_folder: Path) -> Iterator[str]:
 
 @contextmanager
 def running(app: FastAPI) -> Iterator[str]:
-    """Serve in a thread; gives the address."""
+    """Run a service in a thread; yield its address."""
     server = make_server(app)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
@@ -70,11 +70,11 @@ def digits(capsnet: ServedModel) -> tuple[Tensor, list[int]]:
 
 
 def decoded(pictures: dict[str, object]) -> Tensor:
-    """Images of an answer, in [0, 1]."""
+    """The images of a response, in [0, 1]."""
     content = np.frombuffer(base64.b64decode(str(pictures["data"])), dtype=np.uint8)
     return torch.from_numpy(content.astype(np.float32) / 255).view(pictures["shape"])  # type: ignore[call-overload]
 
 
 def rows(image: Tensor) -> list[list[float]]:
-    """A grey image (1, H, W) as a request holds it."""
+    """A gray image (1, H, W) in the format of a request."""
     return image[0].tolist()  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Who may ask the service, and which pictures of this machine it may show."""
+"""Access control: tokens, and which images of this machine the service may show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKEN = "correct-horse-battery"
 
 
 def ask(app: object, path: str, **settings: object) -> httpx.Response:
-    """One GET, answered without a socket."""
+    """One GET request without a socket."""
 
     async def scene() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def test_the_token_opens_the_service(shipped: list[ServedModel], sent: str | Non
         assert TOKEN not in answer.text
 
 
-def test_what_is_in_every_copy_of_torchcaps_needs_no_token(shipped: list[ServedModel]) -> None:
+def test_public_assets_need_no_token(shipped: list[ServedModel]) -> None:
     app = create_app(shipped[:1], token=TOKEN)
     for path in ("/", "/page/main.js", "/docs", "/openapi.json", "/health"):
         assert ask(app, path).status_code == 200, path
@@ -138,7 +138,7 @@ def test_the_page_asks_for_the_token(shipped: list[ServedModel]) -> None:
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """A folder of somebody's pictures, of two classes."""
+    """An image folder with two classes."""
     for number in range(8):
         target = tmp_path / "private" / ("cat" if number % 2 else "dog") / f"{number}.png"
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def foreign_run(folder: Path, data: str) -> Path:
-    """A run folder as a stranger could have made it, which names data of this machine."""
+    """An untrusted run directory that names a dataset on this machine."""
     run = RunFolder(folder)
     (run.path / "checkpoints").mkdir(parents=True)
     config = resolve(model="tiny", data="glyphs").model_copy(update={"data": data})
@@ -185,7 +185,7 @@ def test_a_named_folder_opens_no_other(tmp_path: Path, pictures: Path) -> None:
 
 
 @pytest.mark.parametrize("data", ["{folder}", "images:", "images", "nothing-known"])
-def test_other_names_tell_nothing_about_this_machine(tmp_path: Path, pictures: Path, data: str) -> None:
+def test_unknown_names_reveal_nothing_about_this_machine(tmp_path: Path, pictures: Path, data: str) -> None:
     run = foreign_run(tmp_path / "run", data.format(folder=pictures))
     app = create_app(load_run_models([run]))
     answer = ask(app, "/api/samples", params={"model": "run"})

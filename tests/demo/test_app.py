@@ -1,4 +1,4 @@
-"""Every answer of the service against the library called directly."""
+"""Responses of the service compared with direct calls of the library."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_models_are_described(client: httpx.Client, shipped: list[ServedModel]) 
 def test_predicts_as_the_model_does(
     client: httpx.Client, shipped: list[ServedModel], digits: Digits, name: str
 ) -> None:
-    """Questions that come at the same time go through the model together, and each gets its own answer."""
+    """Concurrent requests are batched, and each gets its own response."""
     images, labels = digits
     model = next(each.model for each in shipped if each.name == name)
     with torch.no_grad():
@@ -109,7 +109,7 @@ def test_routing_is_what_inspection_finds(client: httpx.Client, capsnet: ServedM
     assert answer["distances"] is None
 
 
-def test_em_routing_tells_distances(client: httpx.Client, digits: Digits) -> None:
+def test_em_routing_returns_vote_distances(client: httpx.Client, digits: Digits) -> None:
     found = ask(client, "routing", model="matrix-capsnet-mnist-laptop", image=rows(digits[0][3]))["distances"]
     assert len(found["mean"]) == len(found["weights"])
     assert found["mean"][-1] < found["mean"][0]  # votes gather
@@ -136,7 +136,7 @@ def test_state_of_the_service(client: httpx.Client) -> None:
     assert "/no/such/path" not in client.get("/metrics").text
 
 
-def test_wrong_names_and_values_are_told(client: httpx.Client) -> None:
+def test_wrong_names_and_values_are_reported(client: httpx.Client) -> None:
     image = [[0.0] * 28] * 28
     answer = client.post("/api/predict", json={"model": "capsnet-mnist-labtop", "image": image})
     assert answer.status_code == 404
@@ -159,7 +159,7 @@ def test_wrong_names_and_values_are_told(client: httpx.Client) -> None:
         assert words in answer.json()["detail"]
 
 
-def test_a_full_queue_is_told(shipped: list[ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_is_reported(shipped: list[ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "Worker", partial(Worker, queue_size=0))
     app = create_app(shipped[:1])
 
@@ -186,10 +186,10 @@ def test_results_of_a_folder(tmp_path: Path) -> None:
     assert [each.paper for each in shown] == ["79"]
 
 
-def test_results_are_read_once_and_hold_up_nobody(
+def test_results_are_read_once_without_blocking(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch, digits: Digits, results_folder: Path
 ) -> None:
-    """Twelve visitors look at results that take long to read; a picture is decoded and answered meanwhile."""
+    """While twelve clients wait for slow results, another request is answered."""
     gate, reads = threading.Event(), []
 
     def slow_gather(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The page in a real Chromium: drawn on with a mouse, a finger and the keyboard, in both themes and on a telephone."""
+"""The demo page in Chromium: mouse, touch and keyboard, light and dark, desktop and phone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Visit:
-    """The page as a visitor has it, with everything that went wrong in it."""
+    """The open page, with the errors that it logged."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page, self.address, self.troubles = page, address, []  # type: ignore[var-annotated]
@@ -57,7 +57,7 @@ def visit(browser: Browser, address: str) -> Iterator[Visit]:
 
 
 def draw(page: Page, *strokes: list[tuple[float, float]]) -> None:
-    """Strokes with the mouse, in shares of the pad."""
+    """Draw strokes with the mouse; coordinates are fractions of the canvas."""
     frame = page.locator("#pad").bounding_box()
     assert frame
     for stroke in strokes:
@@ -74,7 +74,7 @@ ONE = [(0.5, 0.12), (0.5, 0.88)]
 
 
 def until(page: Page, condition: str) -> None:
-    """Wait for an expression to be true. Playwright's own waiting runs text in the page, which its policy forbids."""
+    """Wait until an expression is true. Playwright's own wait needs eval, which the page's policy forbids."""
     for _ in range(400):
         if page.evaluate(condition):
             return
@@ -83,18 +83,18 @@ def until(page: Page, condition: str) -> None:
 
 
 def wait_for_digit(page: Page, digit: str, title: str = "CapsNet") -> None:
-    """Until a network says this."""
+    """Wait until a network predicts this digit."""
     said = page.locator(".panel:not([hidden])").get_by_role("article", name=title, exact=True).locator(".digit")
     said.filter(has_text=re.compile(f"^{digit}$")).wait_for()
 
 
 def picture(page: Page, label: str) -> str:
-    """What a canvas shows, as data."""
+    """The content of a canvas as a data URL."""
     return str(page.locator(f".panel:not([hidden]) canvas[aria-label^='{label}']").evaluate("each => each.toDataURL()"))
 
 
 def wait_for_picture(page: Page, label: str, *, like: str | None = None, unlike: str | None = None) -> None:
-    """Until a canvas shows this, or something else."""
+    """Wait until a canvas shows this image, or another one."""
     for _ in range(200):
         shown = picture(page, label)
         if shown == like or (like is None and shown != unlike):
@@ -215,7 +215,7 @@ def test_keyboard_only(visit: Visit) -> None:
 
 
 def test_telephone(browser: Browser, address: str) -> None:
-    """At 390 pixels nothing sticks out, fingers draw, and the answer is in sight while they do."""
+    """At 390 pixels nothing overflows, touch draws, and the prediction stays visible."""
     page = browser.new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, color_scheme="dark")
     visit = Visit(page, address)
     for panel in ("draw", "dimensions", "routing", "transform", "attack", "pairs", "results"):

@@ -1,4 +1,4 @@
-"""The service keeps the promises of its own description: asked whatever that allows, and what it does not."""
+"""The service conforms to its OpenAPI schema, for valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(load_pretrai
 
 @schema.parametrize()
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-def test_keeps_its_promises(case: schemathesis.Case) -> None:
+def test_conforms_to_the_schema(case: schemathesis.Case) -> None:
     case.call_and_validate(checks=CHECKS)

@@ -1,4 +1,4 @@
-"""Clients that keep the service waiting: they are disconnected, and nobody else notices them."""
+"""Slow and idle clients are disconnected and do not affect others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def connect(address: str, source: str = "127.0.0.1") -> socket.socket:
 
 
 def answer(stream: socket.socket) -> None:
-    """Ask once on an open connection."""
+    """Send one request on an open connection."""
     stream.sendall(GET)
     read = b""
     while not read.endswith(b'{"status":"ok"}'):
@@ -42,7 +42,7 @@ def answer(stream: socket.socket) -> None:
 
 
 def read_to_end(stream: socket.socket) -> bytes:
-    """Everything until the service closes the connection."""
+    """Read until the service closes the connection."""
     parts = []
     try:
         while part := stream.recv(65_536):
@@ -59,7 +59,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
-def test_300_waiting_connections_lock_nobody_out(address: str, stack: ExitStack, opening: str) -> None:
+def test_300_idle_connections_do_not_block_others(address: str, stack: ExitStack, opening: str) -> None:
     for _ in range(300):
         stream = stack.enter_context(connect(address))
         stream.sendall(OPENINGS[opening])
@@ -70,7 +70,7 @@ def test_300_waiting_connections_lock_nobody_out(address: str, stack: ExitStack,
         assert re.search(r'connections_dropped_total\{reason="full"\} \d\d', client.get("/metrics").text)
 
 
-def test_many_connections_of_one_address_cost_another_address_nothing(address: str, stack: ExitStack) -> None:
+def test_connection_limits_are_per_address(address: str, stack: ExitStack) -> None:
     try:
         stack.enter_context(connect(address, "127.0.0.2"))
     except OSError:
@@ -82,7 +82,7 @@ def test_many_connections_of_one_address_cost_another_address_nothing(address: s
     answer(early)  # idle for longer than all others, and still connected
 
 
-def test_a_client_that_has_asked_comes_before_silent_ones(
+def test_active_clients_are_kept_before_idle_ones(
     address: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "NEW_SECONDS", 0.0)
@@ -94,7 +94,7 @@ def test_a_client_that_has_asked_comes_before_silent_ones(
 
 
 @pytest.mark.parametrize("opening", ["silent", "unfinished head", "kept alive"])
-def test_waiting_connections_are_closed(address: str, monkeypatch: pytest.MonkeyPatch, opening: str) -> None:
+def test_idle_connections_are_closed(address: str, monkeypatch: pytest.MonkeyPatch, opening: str) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.2)
     monkeypatch.setattr(server, "IDLE_SECONDS", 0.2)
     with connect(address) as stream:
@@ -115,14 +115,12 @@ def test_a_byte_now_and_then_does_not_extend_the_time_limit(address: str, monkey
 
 
 def dropped(client: httpx.Client) -> int:
-    """Connections that were closed since their time was up."""
+    """Number of connections closed after a timeout."""
     found = re.search(r'connections_dropped_total\{reason="time"\} (\d+)', client.get("/metrics").text)
     return int(found[1]) if found else 0
 
 
-def test_answers_that_nobody_reads_are_dropped(
-    address: str, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unread_responses_are_dropped(address: str, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "IDLE_SECONDS", 0.3)
     before = dropped(client)
     with connect(address) as stream:
@@ -133,7 +131,7 @@ def test_answers_that_nobody_reads_are_dropped(
             time.sleep(0.05)
 
 
-def test_nonsense_is_answered_with_headers_and_counted(address: str, client: httpx.Client) -> None:
+def test_malformed_requests_get_headers_and_are_counted(address: str, client: httpx.Client) -> None:
     with connect(address) as stream:
         stream.sendall(b"NONSENSE\r\n\r\n")
         answer = read_to_end(stream)
@@ -145,7 +143,7 @@ def test_nonsense_is_answered_with_headers_and_counted(address: str, client: htt
 
 @pytest.mark.parametrize(("limit", "status"), [("MAX_REQUESTS", 503), ("MAX_PER_ADDRESS", 429)])
 def test_too_many_requests_at_once(monkeypatch: pytest.MonkeyPatch, limit: str, status: int) -> None:
-    """The refusal has the same headers as any answer, and is counted."""
+    """The error response has the same headers as any other, and is counted."""
     monkeypatch.setattr(guard, limit, 2)
     metrics, gate = ServiceMetrics(), asyncio.Event()
 

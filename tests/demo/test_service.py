@@ -1,4 +1,4 @@
-"""The queue: company is used, order is kept, the bound holds, and trouble stays with whoever made it."""
+"""The request queue: batching, order, limits, and isolation of errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(scene: Callable[[Worker], Coroutine[Any, Any, None]], **settings: Any) -
         worker.join(5)
 
 
-def test_questions_that_wait_go_together_in_order() -> None:
+def test_waiting_requests_are_batched_in_order() -> None:
     gate, sizes = threading.Event(), []
 
     def doubled(numbers: list[int]) -> list[int]:
@@ -41,7 +41,7 @@ def test_questions_that_wait_go_together_in_order() -> None:
     run(scene, batch_size=4)
 
 
-def test_others_are_worked_off_alone() -> None:
+def test_other_requests_are_processed_one_by_one() -> None:
     sizes: dict[str, list[int]] = {"a": [], "b": []}
 
     def first(payloads: list[int]) -> list[int]:
@@ -59,7 +59,7 @@ def test_others_are_worked_off_alone() -> None:
     run(scene)
 
 
-def test_a_full_queue_says_so_at_once() -> None:
+def test_a_full_queue_raises_immediately() -> None:
     gate = threading.Event()
 
     def wait(payloads: list[int]) -> list[int]:
@@ -81,7 +81,7 @@ def test_a_full_queue_says_so_at_once() -> None:
     run(scene, queue_size=3)
 
 
-def test_an_error_is_told_and_the_worker_lives() -> None:
+def test_an_error_is_returned_and_the_worker_continues() -> None:
     def fails(payloads: list[int]) -> list[int]:
         raise ValueError(f"no {payloads[0]}")
 
@@ -93,7 +93,7 @@ def test_an_error_is_told_and_the_worker_lives() -> None:
     run(scene)
 
 
-def test_who_gives_up_is_not_worked_for() -> None:
+def test_cancelled_requests_are_skipped() -> None:
     gate, worked = threading.Event(), []
 
     def slow(payloads: list[int]) -> list[int]:

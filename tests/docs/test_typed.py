@@ -46,7 +46,7 @@ def marked(page: Path) -> Any:
 
 @pytest.fixture
 def command(reader: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """Type a command as a reader would; torchcaps in this process, because to start one takes seconds."""
+    """Run a command of a page; torchcaps runs in this process, because starting Python takes seconds."""
 
     def run(line: str) -> None:
         if not line.startswith("torchcaps "):
@@ -68,7 +68,7 @@ def command(reader: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 
 
 @pytest.mark.parametrize("page", list(map(marked, typed_pages())))
-def test_a_page_can_be_typed_from_top_to_bottom(page: Path, command: Command, reader: Path) -> None:
+def test_commands_of_a_page_run_in_order(page: Path, command: Command, reader: Path) -> None:
     names: dict[str, Any] = {"__name__": "__page__", "small_digits": small_digits}
     for block in blocks_in(page):
         if block.kind == "python":
@@ -150,7 +150,7 @@ def test_commands_inside_sentences_exist(page: Path) -> None:
                 assert word.split("=")[0] in known | {"--help"}, f"{named(page)}: `{line}` has no option {word}"
 
 
-def test_what_is_not_run_is_there_and_few() -> None:
+def test_exceptions_exist_and_are_few() -> None:
     blocks = [block for page in typed_pages() for block in blocks_in(page) if block.kind == "sh"]
     lines = [line for block in blocks for line in block.commands()]
     left_out = [line for line in lines if why_not(line)]

@@ -1,4 +1,4 @@
-"""Good files of every kind, for others to damage."""
+"""Valid files of every kind, as a basis for mutations."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def checkpoint_bytes(folder: Path) -> bytes:
 
 
 def write_run(folder: Path) -> Path:
-    """A whole run directory, with everything that commands read in one."""
+    """A complete run directory with every file that commands read."""
     run = RunFolder(folder)
     save_weights(run.best, CONFIG.build_model())
     run.write_config(CONFIG)

@@ -1,4 +1,4 @@
-"""Every reader of the project that meets files from elsewhere, with a good file for each."""
+"""Every reader of untrusted files, with a valid file for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unittest.mock import patch
 import torch
 import yaml
 
-from tests.data import test_readers
+from tests.data.io.test_formats import READERS
 from tests.fuzz.good import (
     CAPSULES,
     CARD,
@@ -45,10 +45,8 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.figures import affine_chart, attack_curves
 from torchcaps.files import parse_yaml, read_json
 from torchcaps.kernels.dispatch import use_kernels
-from torchcaps.pretrained.cards import read_card
-from torchcaps.pretrained.hub import from_folder, save_pretrained
-from torchcaps.pretrained.loading import load_trained_run
-from torchcaps.pretrained.model_card import model_card
+from torchcaps.pretrained.hub import from_folder, model_card, save_pretrained
+from torchcaps.pretrained.loading import load_trained_run, read_card
 from torchcaps.reproduce.figures import table_figures
 from torchcaps.reproduce.report import describe_origin
 from torchcaps.reproduce.results import gather_results, read_result
@@ -74,7 +72,7 @@ class Reader:
 
 
 def refusing(read: Read) -> Read:
-    """For readers that give their answer in words instead of raising."""
+    """Wrap a reader that returns an error message instead of raising."""
 
     def reader(path: Path) -> object:
         answer = read(path)
@@ -86,7 +84,7 @@ def refusing(read: Read) -> Read:
 
 
 def from_archive(take: Callable[[Path, Path], None]) -> Read:
-    """Sources are asked through the one function that turns whatever they raise into words."""
+    """Read an archive through the function that converts errors of sources to messages."""
 
     def reader(path: Path) -> object:
         from torchcaps.data.io.download import _download_from
@@ -112,7 +110,7 @@ def take_from_zip(path: Path, folder: Path) -> None:
 
 
 def read_run(path: Path) -> object:
-    """A run's settings as they lie in a stranger's folder, up to an answer of the model that they describe."""
+    """Read the settings of an untrusted run, build its model and run it once."""
     # Less than what a machine may have: the limit must be kept, and the campaign must not need that much itself.
     with patch.object(run_config, "MOST_WEIGHTS", 64 << 20), use_kernels("plain"), torch.no_grad():
         model = open_run(path.parent).config().build_model().eval()
@@ -172,14 +170,14 @@ def read_kept(path: Path) -> object:
 
 @functools.cache
 def readers(folder: Path) -> dict[str, Reader]:
-    """All of them by name; ``folder`` is for making the good files."""
+    """All readers by name; valid files are created in ``folder``."""
     checkpoint = checkpoint_bytes(folder)
     cell = folder / "gu2021" / "table1" / f"{CELL}-laptop-seed0.json"
     cell.parent.mkdir(parents=True, exist_ok=True)
     (folder / "capsules").mkdir(exist_ok=True)
     runs = {name: write_run(folder / name) for name in ("result", "environment", "metrics", "robustness", "weights")}
     hubs = {name: save_pretrained(runs["result"], folder / name) for name in ("hub-config", "hub-weights")}
-    found = {f"data {name}": Reader(name, *pair) for name, pair in test_readers.READERS.items()}
+    found = {f"data {name}": Reader(name, *pair) for name, pair in READERS.items()}
     pictures = {
         f"picture {kind.lower()}": Reader(
             f"a.{kind.lower()}",

@@ -19,7 +19,7 @@ SCREENS = {"desk": (1280, 900), "telephone": (390, 844)}
 
 
 def show(page: Page, panel: str) -> None:
-    """Bring a panel to where there is something to see."""
+    """Open a panel and fill it with content."""
     page.wait_for_selector("body[data-ready]")
     page.wait_for_load_state("networkidle")
     if panel == "routing":

@@ -29,7 +29,7 @@ class Block:
 
 
 def blocks_in(page: Path) -> list[Block]:
-    """All fenced blocks of a page; one of a kind that nobody knows is a mistake."""
+    """All fenced blocks of a page; an unknown language is an error."""
     text = page.read_text(encoding="utf-8")
     found = []
     for match in FENCE.finditer(text):
@@ -42,7 +42,7 @@ def blocks_in(page: Path) -> list[Block]:
 
 
 def typed_pages() -> list[Path]:
-    """Pages on which there is something to type."""
+    """Pages with commands or Python blocks."""
     return [page for page in PAGES if any(block.kind in TYPED for block in blocks_in(page))]
 
 

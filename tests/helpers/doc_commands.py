@@ -18,6 +18,7 @@ NOT_RUN = {
     r"--match familiar": "draws turntable's 24,300 images first, which takes minutes: tests/evaluate/test_viewpoint.py",
     r"^python scripts/docs_pages\.py": "tests/docs/test_made.py holds every page to what it makes",
     r"^python -m (tests|benchmarks)\.": "measures for minutes to hours; each has a small test of its own",
+    r"--device cuda": "needs a GPU: tests/bench/test_claims.py runs the same case on the CPU",
     r"^tensorboard ": "runs until it is stopped, and belongs to another project",
 }
 FETCHED = "(mnist|mnist-40|fashion-mnist|cifar-10|smallnorb)"
@@ -46,7 +47,7 @@ def why_not(command: str) -> str | None:
 
 
 def smaller(command: str) -> list[str]:
-    """A call of torchcaps as a list of words, cut to moments."""
+    """A torchcaps command as a list of arguments, with a small budget."""
     words = shlex.split(command)[1:]
     name = words[0]
     if name == "data":
@@ -67,7 +68,7 @@ def smaller(command: str) -> list[str]:
 
 
 def smaller_python(text: str) -> str:
-    """A block of Python, cut to moments."""
+    """A Python block with a small budget."""
     for pattern, instead in PYTHON.items():
         text = re.sub(pattern, instead, text)
     return text

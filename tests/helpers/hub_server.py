@@ -33,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Hub
 
     def log_message(self, *arguments: object) -> None:
-        """A test's output is no place for requests."""
+        """Do not log requests."""
 
     def do_HEAD(self) -> None:
         self.send_file(body=False)
@@ -90,7 +90,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def running_hub() -> Iterator[Hub]:
-    """A Hub that answers while the block runs."""
+    """Run a Hub server inside the block."""
     with Hub() as hub:
         thread = threading.Thread(target=hub.serve_forever, daemon=True)
         thread.start()

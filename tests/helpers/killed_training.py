@@ -50,7 +50,7 @@ def die_in_the_middle_of_writing(number: int) -> None:
 
 
 def kill_before(number: int) -> None:
-    """Let the process die before step NUMBER."""
+    """Kill the process before step NUMBER."""
     seed_step = loop.seed_step
 
     def kill_before_step(seed: int, step: int, rank: int) -> None:

@@ -19,6 +19,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "bim": {"steps": 4, "relative_step": 0.4},
     "pgd": {"steps": 4, "relative_step": 0.4, "restarts": 2},
     "universal": {"iterations": 4, "batch_size": 4, "eval_every": 2},
+    "universal-pgd": {"iterations": 4, "batch_size": 4, "eval_every": 2},
     "autoattack": {"steps": 4, "queries": 10},
     "square": {"queries": 20},
 }
@@ -42,7 +43,7 @@ class SmallNet(Model):
 
 
 class SmallCapsules(SmallNet):
-    """Its outputs in groups of four, squashed: the length is the score."""
+    """Squashes groups of four outputs; their length is the score."""
 
     def __init__(self, image_shape: tuple[int, int, int] = (1, 6, 6), classes: int = 5) -> None:
         super().__init__(image_shape, 4 * classes)
@@ -61,7 +62,7 @@ def quick(name: str, source: Model | None = None, **settings: Any) -> Attack:
 
 
 def answered(model: Model, count: int) -> tuple[Tensor, Tensor]:
-    """Random images, with labels that make the model right about all but the first."""
+    """Random images with the labels that the model predicts, except for the first."""
     images = torch.rand(count, *model.image_shape).to(next(model.parameters()))
     with torch.no_grad():
         labels = model.eval()(images).scores.argmax(1)
@@ -77,7 +78,7 @@ def glyphs(split: str, count: int) -> Batch:
 
 @cache
 def trained(seed: int = 0, capsules: bool = False) -> Model:
-    """A small model that has learned glyphs for a second or two."""
+    """A small model trained on glyphs for a second or two."""
     torch.manual_seed(seed)
     shape = (1, 28, 28)
     model = SmallCapsules(shape, 10) if capsules else SmallNet(shape, 10)

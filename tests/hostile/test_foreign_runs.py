@@ -1,4 +1,4 @@
-"""Run directories that somebody else made: every wrong value ends in one sentence, before memory is taken."""
+"""Untrusted run directories: every invalid value raises a clear error before memory is allocated."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_good_run_is_read(run: RunFolder) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("key", ["learning_rate", "epochs", "image_shape", "options", "stop_at_accuracy"])
-def test_a_number_that_no_setting_has(run: RunFolder, key: str, value: str) -> None:
+def test_numbers_outside_the_range_of_a_setting(run: RunFolder, key: str, value: str) -> None:
     settings = yaml.safe_load(run.config_file.read_text())
     del settings[key]
     given = f"{{hidden: {value}}}" if key == "options" else value
@@ -102,6 +102,7 @@ def test_a_number_that_no_setting_has(run: RunFolder, key: str, value: str) -> N
         {"model": "capsnet", "options": {"filters": True}},
         {"model": "capsnet", "options": {"types": True}},  # is built, and fails at the first image
         {"model": "capsnet", "options": {"filters": "8"}},
+        {"options": {"filters": [2, 0], "hidden": 8}},  # is built, and fails at the first image
     ],
 )  # fmt: skip
 def test_settings_that_would_never_end(run: RunFolder, change: dict[str, Any], little_memory: None) -> None:
@@ -121,6 +122,12 @@ def test_sizes_that_are_too_large_only_together(settings: dict[str, Any], little
     side = settings.pop("size", 28)
     config = resolve(**settings, data="glyphs").model_copy(update={"image_shape": (1, side, side)})
     refused(config.build_model, "bytes of weights")
+
+
+def test_an_image_counts_with_all_its_channels() -> None:
+    """Few weights, but an image of gigabytes."""
+    config = resolve(model="lenet", data="glyphs").model_copy(update={"image_shape": (1 << 24, 28, 28)})
+    refused(lambda: config.model_copy(update={"options": {"filters": (1, 1), "hidden": 1}}).check_model(), "for one")
 
 
 @pytest.mark.parametrize("hub", [False, True])
@@ -160,7 +167,7 @@ BAD_WEIGHTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("kind", BAD_WEIGHTS)
-def test_weights_that_are_no_finite_numbers(run: RunFolder, tmp_path: Path, kind: str) -> None:
+def test_weights_that_are_not_finite(run: RunFolder, tmp_path: Path, kind: str) -> None:
     folder = save_pretrained(run.path, tmp_path / "hub")
     _changed(run.best, BAD_WEIGHTS[kind])
     _changed(folder / "model.safetensors", BAD_WEIGHTS[kind])
@@ -173,7 +180,7 @@ def test_weights_that_are_no_finite_numbers(run: RunFolder, tmp_path: Path, kind
 
 
 @pytest.mark.parametrize("kind", BAD_WEIGHTS)
-def test_an_optimizer_state_that_is_no_finite_number(tmp_path: Path, kind: str) -> None:
+def test_an_optimizer_state_that_is_not_finite(tmp_path: Path, kind: str) -> None:
     last = tmp_path / "last.safetensors"
     save_checkpoint(last, *small_model(), TrainingProgress(step=3))
     tensors = load_file(last)
@@ -189,7 +196,7 @@ def test_an_optimizer_state_that_is_no_finite_number(tmp_path: Path, kind: str) 
         {"step": True}, {"best_accuracy": 10**400}, {"best_accuracy": 2.0}, {"step": 1.5},
     ],
 )  # fmt: skip
-def test_counters_that_no_run_has(tmp_path: Path, progress: object) -> None:
+def test_impossible_counters(tmp_path: Path, progress: object) -> None:
     last = tmp_path / "last.safetensors"
     save_file({"model.weight": torch.zeros(1)}, last, {"progress": json.dumps(progress)})
     refused(lambda: read_progress(last), "counters")
@@ -306,7 +313,7 @@ def test_robustness_of_the_wrong_kind(run: RunFolder, content: object) -> None:
         HEADER + "9" * 400 + ",1.0,validation,,0.8,0.001,99,1\n", HEADER + "50,1.0,validation,,0.8,0.001,99,-1\n",
     ],
 )  # fmt: skip
-def test_metrics_that_say_nothing(run: RunFolder, content: str | None) -> None:
+def test_metrics_without_valid_rows(run: RunFolder, content: str | None) -> None:
     run.metrics_file.unlink()
     if content is not None:
         run.metrics_file.write_text(content)

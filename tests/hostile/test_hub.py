@@ -1,4 +1,4 @@
-"""A folder in the Hub's format from a stranger: nothing in it runs, nothing outside it is read."""
+"""Untrusted directories in the Hub's format: no code runs, and no file outside is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(good: Path, tmp_path: Path) -> Path:
 
 
 def cached(good: Path, root: Path) -> Path:
-    """The folder as the Hub's client keeps it: links into a store beside it."""
+    """The directory in the layout of the Hub's cache: links to blobs next to it."""
     snapshot = root / "models--somebody--something" / "snapshots" / "0123abcd"
     blobs = snapshot.parents[1] / "blobs"
     snapshot.mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_a_link_within_the_folder_is_as_good_as_the_file(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
 def test_a_cache_whose_links_lead_further_is_refused(good: Path, tmp_path: Path, name: str) -> None:
-    """From the snapshot past the store; from the store onward; and with a store that is itself a link."""
+    """Links from the snapshot past the blobs, from a blob onward, and blobs that are themselves a link."""
     first, second, third = (cached(good, tmp_path / str(number)) for number in range(3))
     outside = Path(shutil.copytree(good, tmp_path / "outside"))
     (first / name).unlink()
@@ -92,7 +92,7 @@ def test_a_folder_that_only_looks_like_a_snapshot_has_no_rights(good: Path, tmp_
 
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
-def test_what_is_no_file(folder: Path, name: str) -> None:
+def test_paths_that_are_not_files(folder: Path, name: str) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)  # reading it would wait for ever
     with pytest.raises(TorchcapsError, match="is not a file"):
@@ -104,7 +104,7 @@ def test_what_is_no_file(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
-def test_a_file_without_end(folder: Path, name: str) -> None:
+def test_a_file_of_unbounded_size(folder: Path, name: str) -> None:
     with (folder / name).open("r+b") as file:
         file.truncate(MOST_BYTES[name] + 1)  # a hole: it takes no space on the disk
     with pytest.raises(TorchcapsError, match=r"bytes, more than the .* that are allowed"):

@@ -16,6 +16,7 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
+from tests.fuzz.good import RESULT
 from torchcaps.analysis.explain import write_page
 from torchcaps.analysis.figures import image_sheet, map_sheet
 from torchcaps.analysis.style import figure_style, figure_text, save_figure
@@ -34,6 +35,7 @@ from torchcaps.models import create_model
 from torchcaps.prediction import Prediction, Predictions, draw_least_confident, write_csv
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.figures import name_axes
+from torchcaps.reproduce.results import CellResult
 from torchcaps.train import new_run, resolve
 
 MATH = "$\\frac{$"  # no formula that matplotlib can set
@@ -60,7 +62,7 @@ def titled(title: str) -> Figure:
     figure = Figure()
     axes = figure.add_subplot()
     axes.plot([0, 1], label="line")
-    name_axes(axes, "none", title)
+    name_axes(axes, CellResult.model_validate(RESULT), title)
     return figure
 
 
@@ -110,7 +112,7 @@ def test_reconstructions_are_named(count: int) -> None:
     assert figures.reconstructions(MATH, model, images).light.startswith("data:image/png")
 
 
-def test_least_sure_pictures_and_contact_sheets(tmp_path: Path) -> None:
+def test_least_confident_images_and_contact_sheets(tmp_path: Path) -> None:
     paths = [tmp_path / MATH / f"{number}{MATH}.png" for number in range(2)]
     paths[0].parent.mkdir(parents=True)
     for path in paths:
@@ -152,7 +154,7 @@ def test_the_console_shows_no_control_characters(
     assert printed.isascii()
 
 
-def test_cells_of_a_table_are_no_formulas(tmp_path: Path) -> None:
+def test_csv_cells_are_not_formulas(tmp_path: Path) -> None:
     names = ("=1+1", "+1", "-x", "@SUM(A1)", "\tx", "\rx", "plain", "-3.5")
     answers = tuple(Prediction(Path(name), (1.0,) * 8) for name in names)
     broken = {Path("=broken.png"): "=broken.png cannot be read"}
@@ -175,7 +177,7 @@ ENVIRONMENT = {
 }
 
 
-def test_reports_escape_what_result_files_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_escape_result_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = new_run(resolve(model="convnet-avg", data="glyphs", device="cpu"), tmp_path / "run")
     result = {
         "environment": ENVIRONMENT,
@@ -196,7 +198,7 @@ def test_reports_escape_what_result_files_say(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_class_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
-    """Its name could be written neither into the run's settings nor on a figure."""
+    """Such a name can be written neither to the config nor on a figure."""
     folder = tmp_path / "pets" / "cat\udc80"
     try:
         folder.mkdir(parents=True)

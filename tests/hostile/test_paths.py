@@ -170,7 +170,7 @@ def test_no_command_writes_through_a_link_in_a_run(
 def test_links_that_are_files_are_replaced_by_every_command(
     command: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a run that is reached through a link is written to as any other."""
+    """A run that is opened through a link is written like any other."""
     shutil.copytree(trained, tmp_path / "real")
     run = str(tmp_path / "run")
     Path(run).symlink_to("real")
@@ -211,7 +211,7 @@ def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
 
 
 def test_a_plugin_is_loaded_by_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Python file in a run's folder, in a dataset or in the present folder is only a file."""
+    """Python files in a run, a dataset or the working directory are not executed."""
     config = resolve(model="tiny", data="glyphs", train_images=50, epochs=1, device="cpu")
     run = new_run(config, tmp_path / "run")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""A pickle is a program. Whatever it is called, it is never run."""
+"""Pickles are never loaded, whatever their file name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = Path(torchcaps.__file__).parent
 
 
 class Program:
-    """When it is unpickled, it makes a file."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

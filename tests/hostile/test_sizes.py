@@ -1,4 +1,4 @@
-"""Headers may claim anything: sizes are compared with what is there before memory is asked for."""
+"""Sizes in file headers are checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TERABYTE = 1 << 40
 
 @pytest.fixture(autouse=True)
 def little_memory() -> Iterator[None]:
-    """No test here may need more than half a gigabyte."""
+    """Limit the memory of the tests to half a gigabyte."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB

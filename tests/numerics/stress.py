@@ -1,4 +1,4 @@
-"""Images that networks rarely meet, and whether a model's answers and gradients stay numbers."""
+"""Extreme images: outputs and gradients of a model must stay finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few unusual images through every model; ``python -m tests.numerics`` tries ten thousand for each."""
+"""A few extreme images through every model; ``python -m tests.numerics`` tries ten thousand for each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = len(KINDS)  # a batch of one image of each kind
 
 
 @pytest.mark.parametrize("record", list(models), ids=lambda record: record.name)
-def test_answers_and_gradients_are_numbers(record: ModelRecord) -> None:
+def test_outputs_and_gradients_are_finite(record: ModelRecord) -> None:
     """One mixed batch in training and in evaluation mode, each clean and attacked."""
     found = stress(record, 4 * QUICK, batch=QUICK)
     assert found.troubles == []
@@ -45,8 +45,8 @@ def test_a_mixed_batch_holds_every_kind() -> None:
     assert sum(float(image.sum()) == 1 for image in images) == 1  # one pixel
 
 
-def test_the_program_reports_troubles_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that crashes is counted as wrong; the next one is still measured."""
+def test_failures_are_reported_and_the_program_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that crashes is counted as a failure; the next one is still measured."""
     out = tmp_path / "numerics.json"
     asked = ["--models", "lenet", "convnet-avg", "--images", "9", "--batch", "9", "--out", str(out)]
     assert numerics.main(asked) == 0
@@ -102,7 +102,7 @@ def test_trouble_at_the_edges_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_a_batch_that_is_not_a_number_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nonfinite_batch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One image of the set is damaged: the run stops at the first batch that holds it, and says which images."""
     whole, damaged_sizes = Subset.batch, {90}  # the training images; the other 10 are for validation
 

@@ -59,8 +59,8 @@ def discriminative_step(
             if penalty == "l2":
                 gradient[a] -= 2 * weight * value
             elif value > 0:
-                gradient[a] -= weight
+                gradient[a] -= 2 * weight  # equation 15 has the factor 2 before the penalty too
             elif value < 0:
-                gradient[a] += weight
+                gradient[a] += 2 * weight
             result[a][j] = value + gamma * gradient[a]
     return result

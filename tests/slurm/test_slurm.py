@@ -1,4 +1,4 @@
-"""Trainings and reproductions as jobs of a real Slurm: started in several processes, cancelled, requeued, orphaned.
+"""Trainings and reproductions as Slurm jobs: several processes, cancelled, requeued and orphaned jobs.
 
 ``make test-slurm`` starts a cluster of one node for these tests and stops it again.
 """
@@ -47,7 +47,7 @@ def wait_for(what: str, happened: Callable[[], bool], seconds: float = 180) -> N
 
 
 def submit(run: RunFolder, *options: str) -> str:
-    """The number of a job that trains a run."""
+    """Submit a job that trains a run; return its id."""
     script = run.path.parent / "job.sh"
     script.write_text(SCRIPT.format(program=PROGRAM, run=run.path))
     log = run.path.parent / "job.log"
@@ -71,7 +71,7 @@ def long_run(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """The same training, in this process and undisturbed."""
+    """The same training in this process, without interruption."""
     run = make(tmp_path_factory.mktemp("calm") / "run", "capsnet", epochs=25, save_minutes=0.0)
     fit_run(run)
     return run
@@ -158,7 +158,7 @@ def test_a_grid_loses_nothing_when_the_daemon_is_killed(tmp_path: Path) -> None:
 
 
 def nothing_lost_nothing_twice(folder: Path) -> None:
-    """What the jobs made is what one undisturbed process made."""
+    """The jobs give the results of one uninterrupted process."""
     assert values(folder / "jobs") == values(folder / "alone"), logs(folder / "jobs")
     assert len(list(find_results(folder / "jobs" / "results"))) == CELLS
     assert len(list((folder / "jobs" / "runs").glob("*/result.json"))) == TRAININGS

@@ -1,4 +1,4 @@
-"""Trainings on a disk that is full or read-only: a small tmpfs, which needs the rights of root."""
+"""Trainings on a full or read-only disk: a small tmpfs, which needs root."""
 
 from __future__ import annotations
 

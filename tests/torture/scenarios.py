@@ -1,4 +1,4 @@
-"""What is disturbed: trainings, a reproduction and downloads of data; and what must hold afterwards."""
+"""Scenarios that interrupt trainings, a reproduction and downloads, and check the result."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def kill_reproductions(folder: Path, kills: int, draw: random.Random, count: Cou
 
 
 class SlowSource:
-    """Gives the files of a dataset in small pieces, so that a kill comes in the middle of one."""
+    """Sends dataset files in small chunks, so that a kill interrupts a file."""
 
     label = "a slow place"
 
@@ -187,7 +187,7 @@ class SlowSource:
 
 
 def kill_fetches(folder: Path, kills: int, draw: random.Random, count: Count) -> None:
-    """A file of a dataset is right or not there; whoever comes next gets all of them."""
+    """After a kill, a dataset file is correct or absent, and the next download completes."""
     contents = {f"part-{number}": draw.randbytes(1 << 20) for number in range(4)}
     files = [File(name, len(data), f"sha256:{hashlib.sha256(data).hexdigest()}") for name, data in contents.items()]
     os.environ.pop("TORCHCAPS_DATA", None)

@@ -1,4 +1,4 @@
-"""torchcaps bench, and bench step, memory, growth, claims, convolutions, malloc and data"""
+"""torchcaps bench, and bench step, memory, growth, claims, convolutions, malloc, data and learning"""
 
 from __future__ import annotations
 
@@ -123,22 +123,26 @@ def claims_command(
     seconds: Seconds = 120.0,
     compile: Compile = False,
     shrink: Annotated[int, typer.Option(help="Divide all batch sizes, for a trial run.", min=1)] = 1,
+    device: Annotated[str, typer.Option(help="'cpu', or 'cuda' to measure the GPU kernels instead.")] = "cpu",
     out: Out = RESULTS,
     json: AsJson = False,
 ) -> None:
     """Check the project's speed claims against their targets."""
-    from torchcaps.bench.claims import CASES, ClaimSettings
+    from torchcaps.bench.claims import CASES, GPU_CASES, ClaimSettings
     from torchcaps.bench.steps import write_measurement
     from torchcaps.bench.timing import TimingBudget
 
+    if device != "cpu":
+        check_gpu(device)
+    known = CASES if device == "cpu" else GPU_CASES
     for name in cases or ():
-        if name not in CASES:
-            raise unknown_name("case", name, CASES)
-    settings = ClaimSettings(TimingBudget(rounds, seconds), can_compile(compile), shrink)
+        if name not in known:
+            raise unknown_name("case", name, known)
+    settings = ClaimSettings(TimingBudget(rounds, seconds), can_compile(compile), shrink, device)
     values: dict[str, Any] = {}
-    for name in cases or CASES:
-        rows = [check.as_row() for check in CASES[name](settings)]
-        title = (CASES[name].__doc__ or "").splitlines()[0]
+    for name in cases or known:
+        rows = [check.as_row() for check in known[name](settings)]
+        title = (known[name].__doc__ or "").splitlines()[0]
         values[name] = {"title": title, "checks": rows, "batches_divided_by": shrink}
         path = write_measurement(out, name, values[name])
         if not json:
@@ -182,6 +186,31 @@ def data_command(
     print_result(json, rows, bench_tables.print_data)
 
 
+@bench_app.command("learning")
+def learning_command(
+    cases: Annotated[list[str] | None, typer.Argument(help="Cases to measure.  [default: all]")] = None,
+    seeds: Annotated[int, typer.Option(help="Trainings of each recipe.", min=1)] = 3,
+    train_images: Annotated[int | None, typer.Option(help="Use fewer training images, for a trial run.")] = None,
+    out: Out = RESULTS,
+    json: AsJson = False,
+) -> None:
+    """Count the images that training needs to a target.
+
+    Trains with the old and the new recipe of each case. Trainings that the result file contains are not repeated, so an
+    interrupted measurement can be continued. All cases take hours.
+    """
+    from torchcaps.bench.learning import CASES, draw_learning, measure_learning, read_learning, summarize_learning
+    from torchcaps.bench.steps import write_measurement
+
+    path = out / "learning.json"
+    rows = read_learning(path)
+    for found in measure_learning(cases or CASES, seeds, known=rows, train_images=train_images):
+        rows = found
+        write_measurement(out, "learning", {"threads": 1, "rows": rows})
+    draw_learning(rows, out / "learning.svg")
+    print_result(json, summarize_learning(rows), bench_tables.print_learning, path, out / "learning.svg")
+
+
 def select_nets(models_text: str, sizes: str, batch: int) -> list[NetSpec]:
     """The networks that the options name."""
     from torchcaps.bench.workload import NetSpec
@@ -202,6 +231,18 @@ def parse_threads(text: str) -> list[int]:
             f"--threads should be a comma-separated list of whole numbers above 0, such as 1,2; got '{text}'"
         )
     return [int(part) for part in text.split(",")]
+
+
+def check_gpu(device: str) -> None:
+    """Check that torch can use a GPU."""
+    import torch
+
+    number = device.removeprefix("cuda:")
+    if device != "cuda" and not (device.startswith("cuda:") and number.isdigit()):
+        raise TorchcapsError(f"--device should be 'cpu', 'cuda' or a GPU such as 'cuda:1'; got '{device}'")
+    found = torch.cuda.device_count()
+    if (0 if device == "cuda" else int(number)) >= found:
+        raise TorchcapsError(f"--device '{device}' cannot be used: torch finds {found} GPUs; run 'torchcaps doctor'")
 
 
 def can_compile(requested: bool) -> bool:

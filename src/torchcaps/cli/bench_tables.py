@@ -103,3 +103,25 @@ def print_data(rows: list[dict[str, Any]]) -> None:
     columns = ("what", "unit", "measured", "by the clock", "target")
     table = [(str(row["what"]), str(row["unit"]), *(f"{row[name]:,}" for name in columns[2:])) for row in rows]
     console.print_table("Data on one core", columns, table, numbers=3)
+
+
+def print_learning(rows: list[dict[str, Any]]) -> None:
+    """Images and core-seconds to each target, and the accuracy at the end."""
+
+    def figure(value: float | None) -> str:
+        return "" if value is None else f"{value:,.0f}"
+
+    table = [
+        (
+            row["case"],
+            row["recipe"],
+            f"{row['target']:.1%}",
+            f"{row['reached']} of {row['seeds']}",
+            figure(row["images"]),
+            figure(row["core_seconds"]),
+            f"{row['final_accuracy']:.2%} ({figure(row['final_images'])})",
+        )
+        for row in rows
+    ]
+    columns = ("case", "recipe", "target", "reached", "images", "core-seconds", "at the end (images)")
+    console.print_table("Images to accuracy", columns, table, numbers=5)

@@ -10,7 +10,7 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli import options as o
-from torchcaps.cli.completion import complete
+from torchcaps.cli.options import complete
 from torchcaps.errors import TorchcapsError
 
 # Parameters that are not settings of the runs.
@@ -84,7 +84,7 @@ def compare_command(
         name, _, text = label.partition(":")
         options = {**settings.get("options", {}), **dict(map(o.parse_option, filter(None, text.split(","))))}
         configs = [resolve(**settings | {"model": name, "options": options, "seed": seed}) for seed in range(seeds)]
-        configs[0].build_model()  # errors in the settings or the data should come before a directory is created
+        configs[0].check_model()  # errors in the settings or the data should come before a directory is created
         entries += [ComparisonRun(label, config) for config in configs]
     first = entries[0].config
     training_splits(first)

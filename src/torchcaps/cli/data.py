@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.completion import complete
-from torchcaps.cli.options import AsJson, Plugin
+from torchcaps.cli.options import AsJson, Plugin, complete
 from torchcaps.errors import TorchcapsError
 
 data_app = typer.Typer(help="Download, verify and preview datasets.", no_args_is_help=True)

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.completion import complete, complete_list, complete_run
-from torchcaps.cli.options import AsJson, Plugin, split_names
+from torchcaps.cli.options import AsJson, Plugin, complete, complete_list, complete_run, split_names
 from torchcaps.errors import TorchcapsError
 
 
@@ -17,7 +16,10 @@ def evaluate_command(
     runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
     on: Annotated[
         str | None,
-        typer.Option(help="Comma-separated list of robustness tests: affnist, multimnist, acgan, viewpoint."),
+        typer.Option(
+            help="Comma-separated list of robustness tests: affnist, affnist-45, affnist-official, multimnist, acgan, "
+            "viewpoint."
+        ),
     ] = None,
     attack: Annotated[
         str | None,

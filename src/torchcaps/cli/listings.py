@@ -1,4 +1,4 @@
-"""torchcaps models, routings, attacks, weights and doctor"""
+"""torchcaps models, routings, components, attacks, weights and doctor"""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.completion import complete
-from torchcaps.cli.options import AsJson, Plugin
+from torchcaps.cli.options import AsJson, Plugin, complete
 
 
 def models_command(plugin: Plugin = None, json: AsJson = False) -> None:
@@ -52,6 +51,28 @@ def routings_command(plugin: Plugin = None, json: AsJson = False) -> None:
         return
     cells = [(row.name, row.paper, row.description, row.needs, f"{row.parameters:,}") for row in rows]
     console.print_table("Routings", ("name", "paper", "description", "needs", "parameters"), cells, numbers=1)
+
+
+def components_command(plugin: Plugin = None, json: AsJson = False) -> None:
+    """List transforms, nonlinearities, losses and optimizers."""
+    from torchcaps.layers import nonlinearities, transforms
+    from torchcaps.losses import losses
+    from torchcaps.train.optimizers import optimizers
+
+    rows = [
+        {
+            "kind": registry.kind,
+            "name": record.name,
+            "paper": getattr(record, "paper", ""),
+            "description": record.description,
+        }
+        for registry in (transforms, nonlinearities, losses, optimizers)
+        for record in registry
+    ]
+    if json:
+        console.print_json(rows)
+        return
+    console.print_table("Components", ("kind", "name", "paper", "description"), [tuple(row.values()) for row in rows])
 
 
 def attacks_command(plugin: Plugin = None, json: AsJson = False) -> None:
@@ -111,8 +132,8 @@ def weights_command(
 
 
 def _print_card(name: str) -> None:
+    from torchcaps.pretrained.hub import model_card
     from torchcaps.pretrained.loading import load_trained
-    from torchcaps.pretrained.model_card import model_card
 
     trained = load_trained(name)
     model, tag, digest = (trained.result[key] for key in ("model", "tag", "sha256"))

@@ -13,7 +13,7 @@ from torchcaps.cli import console, evaluate, listings, reproduce, serve
 from torchcaps.cli.bench import bench_app
 from torchcaps.cli.compare import compare_command
 from torchcaps.cli.data import data_app, datasets_command
-from torchcaps.cli.train import train_command
+from torchcaps.cli.train import train_command, tune_rate_command
 from torchcaps.errors import TorchcapsError
 from torchcaps.runtime import tune_process
 
@@ -41,6 +41,7 @@ def root(
 
 
 app.command("train")(train_command)
+app.command("tune-rate")(tune_rate_command)
 app.command("evaluate")(evaluate.evaluate_command)
 app.command("predict")(evaluate.predict_command)
 app.command("compare")(compare_command)
@@ -53,6 +54,7 @@ app.command("report")(reproduce.report_command)
 app.command("papers")(reproduce.papers_command)
 app.command("models")(listings.models_command)
 app.command("routings")(listings.routings_command)
+app.command("components")(listings.components_command)
 app.command("attacks")(listings.attacks_command)
 app.command("weights")(listings.weights_command)
 app.command("datasets")(datasets_command)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.completion import complete
-from torchcaps.cli.options import AsJson, split_names
+from torchcaps.cli.options import AsJson, complete, split_names
 from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
@@ -41,12 +40,19 @@ def reproduce_command(
     spec: SpecFile = None,
     cell: Annotated[str | None, typer.Option(help="Comma-separated list of cells.  [default: all]")] = None,
     profile: Annotated[
-        str, typer.Option(help="'laptop': small models, short training; 'paper': the paper's settings.")
+        str,
+        typer.Option(
+            help="'laptop': minutes, shows that everything runs; 'desk': small models trained until competent, "
+            "on one machine without a GPU; 'paper': the paper's settings."
+        ),
     ] = "laptop",
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds.  [default: set by each table]")] = None,
     budget: Annotated[str | None, typer.Option(help="Time budget, e.g. 90s, 30m or 2h.")] = None,
     engine: Annotated[str, typer.Option(help="'local', or 'slurm' for cluster jobs.")] = "local",
-    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel workers.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of parallel workers.  [default: 1; profile desk: one per core]"),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan and its estimated time.")] = False,
     out: Results = Path("results"),
     runs: Runs = Path("runs/reproduce"),
@@ -95,6 +101,7 @@ def reproduce_command(
 
 
 def print_plan(jobs: list[Job], folders: Folders, json: bool) -> None:
+    from torchcaps.reproduce.engines import default_workers
     from torchcaps.reproduce.estimate import format_duration
     from torchcaps.reproduce.status import PLAN_COLUMNS, plan_rows
 
@@ -104,8 +111,11 @@ def print_plan(jobs: list[Job], folders: Folders, json: bool) -> None:
         console.print_json({"plan": plan, "seconds": seconds})
         return
     console.print_table("Plan", PLAN_COLUMNS, rows, numbers=1)
+    workers = default_workers("local", jobs, console.err.print)
+    several = f" ({format_duration(seconds / workers)} with the default of {workers} workers)" if workers > 1 else ""
     console.out.print(
-        f"Total: about {format_duration(seconds)} with one worker, without measurements that never ran on this machine."
+        f"Total: about {format_duration(seconds)} with one worker{several}, without measurements that never ran on "
+        "this machine."
     )
 
 
@@ -133,10 +143,10 @@ def report_command(
     """
     from torchcaps.reproduce.jobs import load_spec_file
     from torchcaps.reproduce.report import describe_totals, read_report
-    from torchcaps.reproduce.report_pages import write_markdown, write_site
+    from torchcaps.reproduce.report_pages import total_cost, write_markdown, write_site
 
     reports = read_report(results, load_spec_file(spec) if spec else None)
-    console.out.print(describe_totals(each.claims for each in reports), soft_wrap=True)
+    console.out.print(describe_totals((each.claims for each in reports), total_cost(reports)), soft_wrap=True)
     console.out.print(f"Report: {write_site(reports, out)}", soft_wrap=True)
     if markdown:
         console.out.print(f"Markdown: {write_markdown(reports, markdown)}", soft_wrap=True)
@@ -163,7 +173,7 @@ def papers_command(
         rows = []
         for state in tables:
             profiles = [
-                f"{state.done[profile]}/{wanted}\n{format_duration(state.seconds[profile])}"
+                f"{state.done[profile]}/{wanted}, {format_duration(state.seconds[profile])}"
                 for profile, wanted in state.wanted.items()
             ]
             rows.append((state.table, state.title, str(state.cells), *profiles))

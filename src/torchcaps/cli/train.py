@@ -1,7 +1,8 @@
-"""torchcaps train"""
+"""torchcaps train and tune-rate"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli import options as o
-from torchcaps.cli.completion import complete
+from torchcaps.cli.options import complete
 from torchcaps.errors import TorchcapsError
 
 # Parameters that are not settings of the run.
@@ -34,10 +35,16 @@ def train_command(
     learning_rate: o.LearningRate = None,
     loss: Annotated[str | None, typer.Option(help="Loss function.  [default: from the paper]")] = None,
     schedule: Annotated[
-        str | None, typer.Option(help="Learning rate schedule, e.g. 'step:0.5:1000'.  [default: from the paper]")
+        str | None,
+        typer.Option(
+            help="Learning rate schedule, e.g. 'step:0.5:1000' or 'one-cycle:0.004:0.1': warm-up to 0.004 in a tenth "
+            "of the steps, linear decay to 0 from 30 % on.  [default: from the paper]"
+        ),
     ] = None,
+    clip_norm: o.ClipNorm = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Weight decay.  [default: the optimizer's]")] = None,
     augmentation: o.Augmentation = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed.  [default: 0]")] = None,
+    seed: o.Seed = None,
     save_minutes: Annotated[float | None, typer.Option(help="Minutes between checkpoints.  [default: 1]")] = None,
     device: o.Device = None,
     precision: o.Precision = None,
@@ -105,3 +112,53 @@ def train_command(
     ]
     console.print_table(f"{result['model']} ({result['size']}) on {result['data']}", ("", ""), rows, numbers=1)
     console.out.print(f"Run: {run.path}")
+
+
+def tune_rate_command(
+    model: Annotated[str, typer.Argument(help="Model name; see 'torchcaps models'.", autocompletion=complete("model"))],
+    data: o.Data = None,
+    images: o.Images = None,
+    size: o.Size = None,
+    steps: Annotated[int, typer.Option(help="Number of training steps.")] = 100,
+    batch_size: o.BatchSize = None,
+    augmentation: o.Augmentation = None,
+    clip_norm: o.ClipNorm = None,
+    seed: o.Seed = None,
+    device: o.Device = None,
+    options: o.ModelOptions = None,
+    plugin: o.Plugin = None,
+    config: o.Config = None,
+    out: Annotated[Path, typer.Option(help="Plot to write, PNG or SVG.")] = Path("tune-rate.png"),
+    json: o.AsJson = False,
+) -> None:
+    """Find a learning rate: a range test with a plot.
+
+    Trains a new model for a few steps while the learning rate grows from 1e-5 to 1, and suggests the peak of a
+    one-cycle schedule. Takes seconds to a few minutes.
+    """
+    data = o.dataset_name(data, images)
+    flags = {key: value for key, value in locals().items() if key not in (*NOT_SETTINGS, "steps")}
+    if out.suffix not in (".png", ".svg"):
+        raise TorchcapsError(f"--out should be a file name that ends in .png or .svg, got '{out}'")
+    from torchcaps.environment import describe_environment
+    from torchcaps.train import resolve
+    from torchcaps.train.tune_rate import draw_rate_test, tune_rate
+
+    settings = resolve(**o.merge_settings(config, options, flags))
+    o.describe_own_images(settings.data, quiet=json)
+    settings.check_model()
+    found = tune_rate(settings, steps=steps)
+    title = f"{settings.model} ({settings.size}) on {settings.data}"
+    draw_rate_test(found, title, out)
+    if json:
+        result = {"settings": settings.model_dump(mode="json"), "schedule": found.schedule, **asdict(found)}
+        console.print_json(result | {"plot": str(out), "environment": describe_environment()})
+        return
+    rows = [(f"{rate:.1e}", f"{loss:.4g}") for rate, loss in found.rows()]
+    console.print_table(
+        f"{settings.model} ({settings.size}) on {settings.data}", ("learning rate", "loss"), rows, numbers=2
+    )
+    if found.diverged_at:
+        console.out.print(f"Diverged at a learning rate of {found.diverged_at:.1e}.")
+    console.out.print(f"Plot: {out}", soft_wrap=True)
+    console.out.print(f"Suggested: --schedule {found.schedule}", soft_wrap=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from torchcaps.runtime import lazy_exports
 
 if TYPE_CHECKING:
     from torchcaps.compare.job import ComparisonResults, ComparisonRun, run_comparison
@@ -11,16 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ComparisonResults", "ComparisonRun", "run_comparison", "write_report"]
 
-# Imported when first used, so that training does not load attacks and matplotlib.
-_MODULES = {
-    "ComparisonResults": "torchcaps.compare.job",
-    "ComparisonRun": "torchcaps.compare.job",
-    "run_comparison": "torchcaps.compare.job",
-    "write_report": "torchcaps.compare.report",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+# Imported when first used, so that training loads neither attacks nor matplotlib.
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "job": ("ComparisonResults", "ComparisonRun", "run_comparison"),
+        "report": ("write_report",),
+    },
+)

@@ -24,60 +24,58 @@ from torchcaps.train.objective import crop_to_model
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DPI, CSS_DPI = 144, 96  # of PNG images, and of the pixels of a page
+
 
 def render_figure(
     title: str, caption: str, plot: Callable[[Theme], Figure], *, kind: str = "png", warning: str = ""
 ) -> ThemedFigure:
     """Render a figure in both themes, as ``png`` (for images) or ``svg`` (for lines)."""
-    images = {}
-    settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 144}
+    images, width = {}, None
+    settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": DPI}
     for name in THEMES:
         with figure_style(name) as theme:
             figure = plot(theme)
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, transparent=True, bbox_inches="tight", **settings)
         images[name] = data_url(buffer.getvalue(), kind)
-    return ThemedFigure(title, caption, images["light"], images["dark"], warning)
+        if kind == "png":  # text is then as large as in an SVG
+            width = int.from_bytes(buffer.getvalue()[16:20], "big") * CSS_DPI // DPI
+    return ThemedFigure(title, caption, images["light"], images["dark"], warning, width)
 
 
 def learning_curves(comparison: ComparisonResults) -> ThemedFigure:
+    """Render :func:`plot_learning_curves`."""
+    caption = "Training error over the last 50 steps, and validation accuracy."
+    return render_figure("Learning curves", caption, lambda theme: plot_learning_curves(comparison))
+
+
+def plot_learning_curves(comparison: ComparisonResults) -> Figure:
     """Plot training error and validation accuracy per epoch, with a line per seed."""
+    from matplotlib.ticker import LogFormatter
 
-    def plot(theme: Theme) -> Figure:
-        from matplotlib.ticker import LogFormatter
-
-        figure = new_figure(9, 3.4)
-        left, right = figure.subplots(1, 2)
-        for number, (name, runs) in enumerate(comparison.runs.items()):
-            color = COLORS[number % len(COLORS)]
-            for run in runs:
-                lines = read_metrics(run.metrics_file)
-                train = [line for line in lines if line.split == "train"]
-                validation = [line for line in lines if line.split == "validation"]
-                label = figure_text(name) if run is runs[0] else None
-                left.plot(
-                    [line.epoch for line in train],
-                    [100 * (1 - line.accuracy) for line in train],
-                    color=color,
-                    label=label,
-                )
-                right.plot(
-                    [line.epoch for line in validation],
-                    [100 * line.accuracy for line in validation],
-                    "o-",
-                    color=color,
-                    label=label,
-                )
-        left.set(xlabel="epoch", ylabel="training error, %", yscale="log")
-        for axis in (left.yaxis.set_major_formatter, left.yaxis.set_minor_formatter):
-            axis(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
-        right.set(xlabel="epoch", ylabel="validation accuracy, %")
-        for axes in (left, right):
-            axes.grid(alpha=0.6)
-        right.legend()
-        return figure
-
-    return render_figure("Learning curves", "Training error over the last 50 steps, and validation accuracy.", plot)
+    figure = new_figure(9, 3.4)
+    left, right = figure.subplots(1, 2)
+    for number, (name, runs) in enumerate(comparison.runs.items()):
+        color = COLORS[number % len(COLORS)]
+        for run in runs:
+            rows = read_metrics(run.metrics_file)
+            train = [row for row in rows if row.split == "train"]
+            validation = [row for row in rows if row.split == "validation"]
+            label = figure_text(name) if run is runs[0] else None
+            errors = [100 * (1 - row.accuracy) for row in train]
+            line = "o-" if len(train) == 1 else "-"  # a single point is invisible without a marker
+            left.plot([row.epoch for row in train], errors, line, color=color, label=label)
+            accuracies = [100 * row.accuracy for row in validation]
+            right.plot([row.epoch for row in validation], accuracies, "o-", color=color, label=label)
+    left.set(xlabel="epoch", ylabel="training error, %", yscale="log")
+    for axis in (left.yaxis.set_major_formatter, left.yaxis.set_minor_formatter):
+        axis(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+    right.set(xlabel="epoch", ylabel="validation accuracy, %")
+    for axes in (left, right):
+        axes.grid(alpha=0.6)
+    right.legend()
+    return figure
 
 
 def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> ThemedFigure:
@@ -103,12 +101,12 @@ def plot_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: Them
     """Plot one confusion matrix: true classes in rows, predicted ones in columns."""
     errors = counts * (1 - np.eye(len(counts), dtype=int))
     axes.imshow(errors, cmap=theme["cmap"], alpha=0.85)
-    peak = max(1, errors.max())
+    peak, size = max(1, errors.max()), max(6, min(10, 60 // len(counts)))  # 6 points for ten classes
     for row, column in zip(*np.nonzero(counts), strict=True):
         strength = errors[row, column] / peak
         on_dark = strength > 0.55 if theme is THEMES["light"] else strength < 0.6
         color = "white" if on_dark else "#1c2430"
-        axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=6, color=color)
+        axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=size, color=color)
     axes.set(xlabel="predicted", ylabel="true")
     names = [figure_text(name) for name in classes]
     axes.set_xticks(range(len(classes)), names, rotation=0 if max(map(len, classes)) < 3 else 60)

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis import inspect_layers, vote_maps
-from torchcaps.analysis.couplings import class_share, is_normalized_over_parents
-from torchcaps.analysis.inspection import LayerState
+from torchcaps.analysis.couplings import class_share, is_normalized_over_parents, vote_histograms
+from torchcaps.analysis.inspection import LayerState, grid_extents
 from torchcaps.analysis.perturbation import move_dimensions
-from torchcaps.analysis.receptive_field import grid_extents
-from torchcaps.analysis.votes import vote_histograms
 from torchcaps.attacks import create_attack
 from torchcaps.demo.images import encode_images
 from torchcaps.demo.schemas import (

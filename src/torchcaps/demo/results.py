@@ -113,7 +113,7 @@ def _describe(path: Path) -> tuple[str, int, int]:
 
 def read_results(folder: Path) -> list[PaperResults]:
     """Return the results of every paper that has any."""
-    from torchcaps.reproduce.report import judge_paper
+    from torchcaps.reproduce.report import describe_comparison, judge_paper
     from torchcaps.reproduce.results import gather_results
     from torchcaps.reproduce.spec import list_papers, load_spec
 
@@ -128,7 +128,7 @@ def read_results(folder: Path) -> list[PaperResults]:
                 source=each.claim.source,
                 profile=profile,
                 verdict=each.verdict,
-                tests=[f"{result.statement}: {result.verdict} ({result.test})" for result in each.comparisons],
+                tests=[f"{result.statement}: {describe_comparison(result)}" for result in each.comparisons],
             )
             for profile, each in judge_paper(evidence)
             if each.measured

@@ -22,8 +22,7 @@ from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import Model, models
 from torchcaps.pretrained import Card, list_pretrained, load_samples
-from torchcaps.pretrained.cards import ROOT
-from torchcaps.pretrained.loading import load_pretrained
+from torchcaps.pretrained.loading import ROOT, load_pretrained
 from torchcaps.train import RunConfig, RunFolder, load, open_run
 
 SAMPLES = 40

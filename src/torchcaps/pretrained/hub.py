@@ -1,6 +1,7 @@
 """Models in the format of the Hugging Face Hub: directories that can be saved, loaded, pushed and downloaded.
 
-A directory may come from an untrusted source: every file is checked before it is read.
+A directory may come from an untrusted source: every file is checked before it is read. The contents of a model card
+come from the files of the run, or from the card of pretrained weights; the Hub reads its front matter.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from torchcaps.environment import package_version, without_folders
 from torchcaps.errors import TorchcapsError, need_extra
 from torchcaps.files import make_folder, read_json, write_json, write_text
-from torchcaps.models import Model
+from torchcaps.models import Model, models
 from torchcaps.pretrained.loading import TrainedModel, describe_input, file_hash, load_trained
-from torchcaps.pretrained.model_card import model_card
 from torchcaps.train import RunConfig
 from torchcaps.train.checkpoint import save_weights
 from torchcaps.train.config import MOST_WEIGHTS, validate_config
@@ -173,3 +175,90 @@ def hub_errors(repository: str) -> Iterator[None]:
     except Exception as error:  # types of the client and of its HTTP library
         reason = " ".join(str(error).split())[:300]
         raise TorchcapsError(f"repository '{repository}' of the Hub cannot be used: {reason}") from error
+
+
+LONGEST_LIST = 20  # class names that are listed
+
+
+def model_card(trained: TrainedModel, *, load_with: str, sha256: str) -> str:
+    """Return the text of the card; ``load_with`` is the Python code that loads the model."""
+    config, record = trained.config, models.get(trained.config.model)
+    front = yaml.safe_dump(_front_matter(trained), sort_keys=False, allow_unicode=True)
+    parameters = sum(parameter.numel() for parameter in trained.model.parameters())
+    return f"""---
+{front}---
+
+# {trained.name}
+
+{config.model}: {record.description} (paper: {record.paper}). In {config.size} size, {parameters:,} parameters; trained
+on `{config.data}`.
+
+## Use
+
+```python
+import torch, torchcaps
+
+model = {load_with}
+images = torch.rand(2, {", ".join(map(str, config.image_shape))})
+scores = model(images).scores
+```
+
+Input: {describe_input(config.image_shape)}.
+
+Output: scores of {_classes(config.class_names)}.
+
+## Results
+
+{_measured(trained.result)}
+
+## Training
+
+{_made_by(trained.training)}
+
+SHA-256 of the weights: `{sha256}`
+"""
+
+
+def _front_matter(trained: TrainedModel) -> dict[str, Any]:
+    task, data = "image-classification", trained.config.data.partition(":")[0]
+    front: dict[str, Any] = {
+        "library_name": "torchcaps",
+        "pipeline_tag": task,
+        "tags": ["capsule-network", task, trained.config.model],
+        "datasets": [data],
+        "metrics": ["accuracy"],
+    }
+    if "test_accuracy" in trained.result:
+        found = {"type": "accuracy", "name": "test accuracy", "value": float(trained.result["test_accuracy"])}
+        measured = {"task": {"type": task}, "dataset": {"type": data, "name": data}, "metrics": [found]}
+        front["model-index"] = [{"name": trained.name, "results": [measured]}]
+    return front
+
+
+def _classes(names: tuple[str, ...]) -> str:
+    if len(names) > LONGEST_LIST:
+        return f"{len(names)} classes, named by `model.class_names`"
+    return f"the classes {', '.join(f'`{name}`' for name in names)}"
+
+
+def _measured(result: dict[str, Any]) -> str:
+    if "test_accuracy" not in result:
+        return "This model was not tested; run `torchcaps evaluate` on its run directory."
+    rows = [
+        ("test accuracy (all labels of an image must be correct)", f"{float(result['test_accuracy']):.2%}"),
+        ("test images", f"{int(result['test_images']):,}"),
+        ("weights selected on", str(result["selection_split"])),
+        *([("license of the images", str(result["licence"]))] if "licence" in result else []),
+    ]
+    return "\n".join(["| | |", "| --- | --- |", *(f"| {what} | {value} |" for what, value in rows)])
+
+
+def _made_by(training: dict[str, Any]) -> str:
+    if not training:
+        return "The training was not recorded."
+    versions = ", ".join(f"{name} {version}" for name, version in training["versions"].items())
+    return f"""```text
+{training["command"]}
+```
+
+Commit {training["commit"]}, with {versions}, on {training["processor"]} ({training["cores"]} cores)."""

@@ -1,4 +1,4 @@
-"""What the Tab key finds."""
+"""Shell completion."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.cli import completion
-from torchcaps.cli.completion import complete, complete_list, complete_run, known_names
+from torchcaps.cli import options
+from torchcaps.cli.options import complete, complete_list, complete_run, known_names
 from torchcaps.models import models
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(completion, "cache_folder", lambda: tmp_path / "torchcaps")
+    monkeypatch.setattr(options, "cache_folder", lambda: tmp_path / "torchcaps")
     return tmp_path / "torchcaps" / "names.json"
 
 
-def test_names_come_from_the_registries_and_are_kept(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_come_from_the_registries_and_are_cached(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(known_names("model")) == set(models.names())
     assert own_cache.is_file()
-    monkeypatch.setattr(completion, "registered_names", lambda: {"model": ["fresh"]})
+    monkeypatch.setattr(options, "registered_names", lambda: {"model": ["fresh"]})
     assert set(known_names("model")) == set(models.names()), "from the file: nothing is imported"
-    monkeypatch.setattr(completion, "source_stamp", lambda: "changed")
+    monkeypatch.setattr(options, "source_stamp", lambda: "changed")
     assert known_names("model") == ["fresh"]
     own_cache.write_text("{damaged")
     assert known_names("model") == ["fresh"]
@@ -34,7 +34,7 @@ def test_names_come_from_the_registries_and_are_kept(own_cache: Path, monkeypatc
     assert known_names("model") == ["fresh"]
 
 
-def test_what_goes_on_with_what_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completions_start_with_the_typed_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "capsnet" in complete("model")("caps")
     assert all(name.startswith("caps") for name in complete("model")("caps"))
     assert complete("dataset")("fash") == ["fashion-mnist"]
@@ -50,7 +50,7 @@ def test_what_goes_on_with_what_was_typed(tmp_path: Path, monkeypatch: pytest.Mo
     assert complete_run("nowhere/x") == []
 
 
-def test_a_shell_asks_the_command(tmp_path: Path) -> None:
+def test_completion_from_a_shell(tmp_path: Path) -> None:
     program = str(Path(sys.executable).with_name("torchcaps"))
     asked = {"COMP_WORDS": "torchcaps train ar-c", "COMP_CWORD": "2", "_TORCHCAPS_COMPLETE": "complete_bash"}
     done = subprocess.run([program], env=os.environ | asked, capture_output=True, text=True, check=False, timeout=60)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "reliability_page.py"
 pytestmark = pytest.mark.skipif(not SCRIPT.is_file(), reason="only a clone has the scripts")
 MODELS = {

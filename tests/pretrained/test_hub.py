@@ -1,4 +1,4 @@
-"""A model in the Hub's format: what was written is read, and the card says what the result files say."""
+"""Save and load models in the Hub's format; the model card agrees with the result files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return run
 
 
-def test_there_and_back(run: RunFolder, tmp_path: Path) -> None:
+def test_save_and_load(run: RunFolder, tmp_path: Path) -> None:
     folder = torchcaps.save_pretrained(run.path, tmp_path / "model")
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
     model, wanted = torchcaps.from_pretrained(folder), torchcaps.load(run.path)
@@ -60,7 +60,7 @@ def test_the_card_is_made_from_the_result_file(run: RunFolder, tmp_path: Path) -
     assert result["environment"]["versions"]["torch"] in card.text
 
 
-def test_a_run_that_was_not_tested_says_so(run: RunFolder, tmp_path: Path) -> None:
+def test_the_card_of_a_run_that_was_not_tested(run: RunFolder, tmp_path: Path) -> None:
     result = run.result_file.read_bytes()
     run.result_file.unlink()
     folder = torchcaps.save_pretrained(run.path, tmp_path)
@@ -70,7 +70,7 @@ def test_a_run_that_was_not_tested_says_so(run: RunFolder, tmp_path: Path) -> No
     assert "was not tested" in card.text
 
 
-def test_folders_of_this_machine_are_not_told(run: RunFolder, tmp_path: Path) -> None:
+def test_paths_of_this_machine_are_not_published(run: RunFolder, tmp_path: Path) -> None:
     settings = run.config().model_dump(mode="json") | {"data": f"images:{tmp_path}/photos,size=28"}
     own = RunFolder(tmp_path / "own")
     (own.path / "checkpoints").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""push_to_hub and from_pretrained through the Hub's own client, with a small Hub on this machine."""
+"""push_to_hub and from_pretrained with the Hub's own client and a local server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         yield hub
 
 
-def test_there_and_back(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_save_and_load(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert torchcaps.push_to_hub(NAME, "somebody/digits") == f"{hub.address}/somebody/digits"
     assert {name for _, name in hub.files} == {"README.md", "config.json", "model.safetensors"}
     assert b'torchcaps.from_pretrained("somebody/digits")' in hub.files["somebody/digits", "README.md"]

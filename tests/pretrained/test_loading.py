@@ -1,4 +1,4 @@
-"""Ready weights: what the cards say is true, and a file that was changed is not loaded."""
+"""Pretrained weights: the cards are correct, and a modified file is not loaded."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import torchcaps
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.pretrained import Card, find_card, list_pretrained, load_samples
-from torchcaps.pretrained.cards import ROOT, read_card
-from torchcaps.pretrained.loading import load_pretrained
+from torchcaps.pretrained.loading import ROOT, load_pretrained, read_card
 from torchcaps.train import fit_run, new_run, resolve
 from torchcaps.train.objective import correct
 

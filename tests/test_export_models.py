@@ -1,4 +1,4 @@
-"""Every model of the registry as a file: the answers are PyTorch's, for any number of images."""
+"""Exported files of every registered model give PyTorch's output for any batch size."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def traced(name: str) -> tuple[Model, ExportedProgram]:
 
 
 @pytest.mark.parametrize(("name", "form"), cases())
-def test_files_answer_as_the_model_does(name: str, form: str, tmp_path: Path) -> None:
-    """Held against the model as it comes, with all fast forms; a file knows the plain definitions alone."""
+def test_files_give_the_output_of_the_model(name: str, form: str, tmp_path: Path) -> None:
+    """The model runs with its fused kernels, the file with the plain implementation."""
     model, program = traced(name)
     answer = FORMATS[form].write(program, tmp_path / f"model{FORMATS[form].suffix}", {})
     for count in (1, 3):

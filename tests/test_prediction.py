@@ -1,4 +1,4 @@
-"""Answers about files: right ones, in the right order, whatever else lies in the folder."""
+"""Predictions for image files: correct, in order, and with other files in the folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAG = "capsnet-mnist-laptop"
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shipped test digits as PNG files, some of them larger and in colour, and what else may lie in a folder."""
+    """Test digits as PNG files, some larger and in color, and other files."""
     folder = tmp_path_factory.mktemp("digits")
     samples = load_samples("mnist")
     assert samples is not None

@@ -1,4 +1,4 @@
-"""torchcaps export: the file says what it is, and a wrong one never takes its place."""
+"""torchcaps export: metadata of the file, and no file is left behind after a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torchcaps.pretrained.loading import load_trained
 from torchcaps.train import fit_run, new_run, resolve
 
 
-def test_a_run_becomes_an_onnx_file_that_explains_itself(tmp_path: Path) -> None:
+def test_a_run_is_exported_to_onnx_with_metadata(tmp_path: Path) -> None:
     run = new_run(resolve(model="tiny", data="glyphs", train_images=60, epochs=1), tmp_path / "run")
     fit_run(run)
     exported = export_model(run.path)
@@ -42,7 +42,7 @@ def test_a_run_becomes_an_onnx_file_that_explains_itself(tmp_path: Path) -> None
     assert abs(session.run(["scores"], {"images": images.numpy()})[0] - wanted).max() < 1e-5
 
 
-def test_shipped_weights_become_a_program_of_torch_export(tmp_path: Path) -> None:
+def test_pretrained_weights_are_exported_with_torch_export(tmp_path: Path) -> None:
     exported = export_model("capsnet-mnist-laptop", tmp_path / "m.pt2", to="torch")
     extra = {DETAILS: ""}
     program = torch.export.load(exported.path, extra_files=extra)
@@ -56,7 +56,7 @@ def test_shipped_weights_become_a_program_of_torch_export(tmp_path: Path) -> Non
     torch.testing.assert_close(pose, wanted.pose, rtol=1e-3, atol=1e-4)
 
 
-def test_a_model_of_ones_own_is_left_as_it_was(tmp_path: Path) -> None:
+def test_exporting_leaves_the_model_unchanged(tmp_path: Path) -> None:
     model = torchcaps.create_model("lenet", size="laptop", classes=3).train()
     exported = export_model(model, tmp_path / "m.pt2", to="torch")
     assert model.training
@@ -64,7 +64,7 @@ def test_a_model_of_ones_own_is_left_as_it_was(tmp_path: Path) -> None:
     assert exported.details["model"] == "LeNet"
 
 
-def test_a_file_with_other_answers_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_wrong_output_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = export.FORMATS["torch"]
 
     def wrong(*arguments: object) -> object:
