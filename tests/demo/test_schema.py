@@ -22,7 +22,10 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(load_pretrained_models()))
+app = create_app(load_pretrained_models())
+# from_asgi would start the service, and with it the compilation of its kernels, while pytest collects tests.
+schema = schemathesis.openapi.from_dict(app.openapi())
+schema.app = app
 
 
 @schema.parametrize()
