@@ -26,6 +26,10 @@ Rounds = Annotated[int, typer.Option(help="Maximum number of rounds per comparis
 Seconds = Annotated[float, typer.Option(help="Time limit per comparison; at least three rounds always run.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Also measure torch.compile, which takes minutes.")]
 Out = Annotated[Path, typer.Option(help="Directory for the result files.")]
+ImageSize = Annotated[int | None, typer.Option(help="Side of the images.  [default: the paper's]", min=1)]
+Against = Annotated[
+    str | None, typer.Option(metavar="REV", help="Compare with this commit instead, step by step on one thread.")
+]
 
 
 @bench_app.callback(invoke_without_command=True)
@@ -57,17 +61,31 @@ def step_command(
     rounds: Rounds = 9,
     seconds: Seconds = 20.0,
     compile: Compile = False,
+    image_size: ImageSize = None,
+    against: Against = None,
     out: Out = RESULTS,
     json: AsJson = False,
 ) -> None:
     """Time training steps and inference.
 
-    Compares torchcaps with plain PyTorch, with the usual public implementation, and with the convolutions alone.
+    Compares torchcaps with plain PyTorch, with the usual public implementation, and with the convolutions alone; or,
+    with --against, this source tree with another commit of it.
     """
     from torchcaps.bench.steps import time_nets, write_rows
     from torchcaps.bench.timing import TimingBudget
 
-    nets, counts, compiled = select_nets(models, size, batch), parse_threads(threads), can_compile(compile)
+    nets = select_nets(models, size, batch, image_size)
+    if against is not None:
+        from torchcaps.bench.against import compare_with_commit, merge_rows
+
+        path = out / f"against-{against}.json"
+        rows = []
+        for row in compare_with_commit(against, nets, ("training", "inference"), TimingBudget(rounds, seconds)):
+            rows.append(row)
+            merge_rows(path, [row])
+        print_result(json, rows, bench_tables.print_against, path)
+        return
+    counts, compiled = parse_threads(threads), can_compile(compile)
     # Compiling takes hours: sizes may be measured separately, each with a file of its own.
     name = f"step-compiled-{size.replace(',', '-')}" if compiled else "step"
     path, rows = write_rows(out, name, time_nets(nets, counts, TimingBudget(rounds, seconds), compiled=compiled))
@@ -211,7 +229,7 @@ def learning_command(
     print_result(json, summarize_learning(rows), bench_tables.print_learning, path, out / "learning.svg")
 
 
-def select_nets(models_text: str, sizes: str, batch: int) -> list[NetSpec]:
+def select_nets(models_text: str, sizes: str, batch: int, image_size: int | None = None) -> list[NetSpec]:
     """The networks that the options name."""
     from torchcaps.bench.workload import NetSpec
     from torchcaps.models import models
@@ -221,7 +239,7 @@ def select_nets(models_text: str, sizes: str, batch: int) -> list[NetSpec]:
     for size in split_names(sizes):
         if size not in SIZES:
             raise unknown_name("size", size, SIZES)
-    return [NetSpec(name, size, batch) for name in names for size in split_names(sizes)]
+    return [NetSpec(name, size, batch, image_size) for name in names for size in split_names(sizes)]
 
 
 def parse_threads(text: str) -> list[int]:

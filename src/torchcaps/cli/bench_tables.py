@@ -33,6 +33,21 @@ def print_steps(rows: list[dict[str, Any]]) -> None:
     console.print_table(title, ("model", "task", "batch", "threads", *forms), table, numbers=len(forms))
 
 
+def print_against(rows: list[dict[str, Any]]) -> None:
+    """CPU milliseconds of this tree and of the other commit, and the ratio with its quartiles."""
+    table = [
+        (
+            f"{row['model']}, {row['size']}, {row['image'][1]} px",
+            f"{row['task']}, {row['batch']}",
+            *(f"{1000 * row['seconds'][tree]['median']:.1f}" for tree in ("other", "this")),
+            "{median:.2f} ({lower_quartile:.2f} to {upper_quartile:.2f})".format(**row["times faster"]),
+        )
+        for row in rows
+    ]
+    columns = ("model", "task, batch", "other, ms", "this, ms", "times faster (quartiles)")
+    console.print_table("CPU time in ms, one thread", columns, table, numbers=3)
+
+
 def print_memory(rows: list[dict[str, Any]]) -> None:
     """Megabytes of each implementation: activations and peak."""
     forms = list(dict.fromkeys(form for row in rows for form in row["bytes"]))
