@@ -24,7 +24,7 @@ quickstart: $(STAMPS)/core
 	    --train-images 12000 --out runs/quickstart
 
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .

@@ -54,11 +54,9 @@ def test_flags_override_the_settings_file(torchcaps_command: Command, tmp_path: 
 
 
 def test_compare_prints_a_table_and_writes_a_report(torchcaps_command: Command, tmp_path: Path) -> None:
-    done = torchcaps_command("compare", "convnet-avg:filters=8", "convnet-fc", *SMALL, "--steps", "2", "--out", "cmp")
+    done = torchcaps_command("compare", "convnet-avg:filters=8", "lenet", *SMALL, "--steps", "2", "--out", "cmp")
     assert done.returncode == 0, done.stderr
-    assert all(
-        word in done.stdout for word in ("convnet-avg:filters=8", "convnet-fc", "parameters", "images/s", "test, %")
-    )
+    assert all(word in done.stdout for word in ("convnet-avg:filters=8", "lenet", "parameters", "images/s", "test, %"))
     assert "Report: cmp/report.html" in done.stdout
     assert "filters: 8" in (tmp_path / "cmp" / "convnet-avg-filters-8-seed0" / "config.yaml").read_text()
     assert (tmp_path / "cmp" / "report.html").stat().st_size > 10_000
