@@ -66,7 +66,7 @@ def main() -> None:
         httpx.Client(base_url=service.address, timeout=60) as client,
     ):
         asked = [{"model": NAME, "image": (image[0] / 255).tolist()} for image in samples.images]
-        poses = [client.post("/api/predict", json=each).json() for each in asked]
+        poses = [client.post("/api/predict", json=each | {"include": ["pose"]}).json() for each in asked]
         drawn = [{"model": NAME, "pose": each["pose"], "label": each["label"]} for each in poses]
         swept = [each | {"sweep": {"reach": 0.25, "steps": 11}} for each in drawn]
         found = {

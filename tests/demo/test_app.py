@@ -36,7 +36,8 @@ NAME = "capsnet-mnist-laptop"
 
 
 def ask(client: httpx.Client, path: str, **question: object) -> dict[str, object]:
-    answer = client.post(f"/api/{path}", json={"model": NAME} | question)
+    wanted = {"include": ["scores", "pose", "image"]} if path == "predict" else {}
+    answer = client.post(f"/api/{path}", json={"model": NAME} | wanted | question)
     assert answer.status_code == 200, answer.text
     return answer.json()  # type: ignore[no-any-return]
 
@@ -106,6 +107,8 @@ def test_routing_is_what_inspection_finds(client: httpx.Client, capsnet: ServedM
     torch.testing.assert_close(torch.tensor(answer["maps"]), expected, atol=1e-4, rtol=1e-3)
     assert answer["label"] == 5
     assert answer["share"][0] == pytest.approx(0.1, abs=1e-3)  # shared out equally at first
+    assert answer["even_share"] == pytest.approx(0.1)
+    torch.testing.assert_close(torch.tensor(answer["even_map"]), expected[0], atol=1e-4, rtol=1e-3)
     assert answer["distances"] is None
 
 
@@ -113,6 +116,66 @@ def test_em_routing_returns_vote_distances(client: httpx.Client, digits: Digits)
     found = ask(client, "routing", model="matrix-capsnet-mnist-laptop", image=rows(digits[0][3]))["distances"]
     assert len(found["mean"]) == len(found["weights"])
     assert found["mean"][-1] < found["mean"][0]  # votes gather
+
+
+def test_even_share_is_the_mean_over_all_classes(client: httpx.Client, digits: Digits) -> None:
+    """Not a tenth: strides leave out some positions at the border."""
+    image = rows(digits[0][3])
+    found = [ask(client, "routing", model="matrix-capsnet-mnist-laptop", image=image, label=each) for each in range(10)]
+    assert sum(each["share"][-1] for each in found) / 10 == pytest.approx(found[0]["even_share"], rel=1e-3)
+    attention = ask(client, "routing", model="ar-capsnet-mnist-laptop", image=image)
+    assert attention["share"] is attention["even_map"] is attention["even_share"] is None
+
+
+def test_prediction_names_the_class_and_returns_no_image(client: httpx.Client, digits: Digits) -> None:
+    answer = client.post("/api/predict", json={"model": NAME, "image": rows(digits[0][4])}).json()
+    assert set(answer) == {"model", "label", "class_name", "probability", "probabilities"}
+    assert answer["class_name"] == str(answer["label"])
+    shares = answer["probabilities"]
+    assert answer["probability"] == max(shares.values()) == shares[answer["class_name"]]
+    assert sum(shares.values()) == pytest.approx(1, abs=1e-5)
+
+
+def png(image: Tensor) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray((image[0] * 255).round().byte().numpy()).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def test_an_uploaded_file_is_an_image(client: httpx.Client, digits: Digits) -> None:
+    image = digits[0][4]
+    expected = client.post("/api/predict", json={"model": NAME, "image": rows(image)}).json()
+    answer = client.post("/api/predict", files={"image": ("4.png", png(image))}, data={"model": NAME})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["probability"] == pytest.approx(expected["probability"], abs=1e-3)
+    for form, words in (
+        ({"files": {"picture": png(image)}}, "'picture'"),
+        ({"files": {"image": b"no image"}, "data": {"model": NAME}}, "cannot be read"),
+        ({"files": {"image": b""}, "data": {"model": NAME}}, "no image"),
+        ({"files": {"image": png(image)}, "data": {"model": "other"}}, "other"),
+        ({"content": b"--x", "headers": {"content-type": "multipart/form-data"}}, "boundary"),
+        ({"content": b"--x\r\nhello", "headers": {"content-type": "multipart/form-data; boundary=x"}}, "form"),
+    ):
+        answer = client.post("/api/predict", **form)
+        assert answer.status_code in (404, 422), answer.text
+        assert words in answer.json()["detail"]
+
+
+def test_a_single_model_needs_no_name(client: httpx.Client, shipped: list[ServedModel], digits: Digits) -> None:
+    answer = client.post("/api/predict", json={"image": rows(digits[0][4])})
+    assert answer.status_code == 422
+    assert f"several: {NAME}" in answer.json()["detail"]
+    app = create_app(shipped[:1], page=False)
+
+    async def scene() -> list[httpx.Response]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            upload = client.post("/api/predict", files={"image": png(digits[0][4])})
+            routing = client.post("/api/routing", json={"image": rows(digits[0][4])})
+            return [await upload, await routing, await client.get("/")]
+
+    *answers, index = asyncio.run(scene())
+    assert [each.json()["model"] for each in answers] == [shipped[0].name] * 2
+    assert index.json()["documentation"] == "/docs"
 
 
 @pytest.mark.parametrize("attack", ["fgsm", "pgd"])

@@ -8,8 +8,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
+from tests.demo.conftest import running
 from tests.helpers.browser import FLAGS, find_chromium
+from torchcaps.demo.app import create_app
+from torchcaps.demo.guard import LOCAL_NAMES
+from torchcaps.demo.served import ServedModel
+from torchcaps.models import create_model
+from torchcaps.train import resolve
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -154,6 +161,9 @@ def test_play_the_routing(visit: Visit) -> None:
     assert picture(page, "Votes") != last
     page.wait_for_selector("canvas[aria-label*='iteration 3']")
     assert page.get_by_role("button", name="Play").is_visible()
+    assert re.search(r"times an even share of 10.0 %", page.locator("#panel-routing .finding").inner_text())
+    page.locator("#panel-routing .chip", has_text="Contribution").click()
+    assert picture(page, "Votes") != last
     page.locator(".panel:not([hidden])").get_by_label("Network").select_option(label="Matrix capsules")
     page.get_by_role("heading", name="Vote distances").wait_for()
 
@@ -165,6 +175,9 @@ def test_transform_keeps_or_loses_the_answer(visit: Visit) -> None:
     slider.fill("90")
     until(page, "document.querySelector('.panel:not([hidden]) .mark').checkVisibility()")
     until(page, "/moved by [1-9]/.test(document.querySelector('.panel:not([hidden]) .card').textContent)")
+    card = page.locator(".panel:not([hidden]) .card").first
+    assert "Dimensions of capsule 2: before" in card.locator(".legend").inner_text()
+    assert card.locator(".numbers span").all_inner_texts() == [str(number) for number in range(1, 17)]
 
 
 def test_run_an_attack(visit: Visit) -> None:
@@ -180,7 +193,7 @@ def test_run_an_attack(visit: Visit) -> None:
 def test_two_digits_are_taken_apart(visit: Visit) -> None:
     page = visit.open("pairs")
     page.get_by_role("button", name="Test image: 7 and 1").click()
-    page.get_by_text(re.compile(r"Predicts \d and \d")).wait_for()
+    page.locator("#panel-pairs .finding").filter(has_text=re.compile(r"Predicts \d and \d")).wait_for()
     until(page, "document.querySelectorAll('.panel:not([hidden]) .winner').length === 2")
     first, second = (picture(page, label) for label in ("first", "second"))
     assert first != second
@@ -232,6 +245,80 @@ def test_telephone(browser: Browser, address: str) -> None:
         .filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect())
         .filter((frame) => frame.height < 40).length""")
     assert small == 0
+    page.close()
+    assert not visit.troubles
+
+
+@pytest.fixture(scope="module")
+def pictures_address() -> Iterator[str]:
+    """A service with a color network for two classes, whose folder of images may not be read."""
+    torch.manual_seed(0)
+    model = create_model("capsnet", size="laptop", image_size=32, channels=3, classes=2, filters=8, types=2).eval()
+    config = resolve(model="capsnet", data="cifar-10").model_copy(
+        update={"data": "images:shapes", "class_names": ("red circle", "blue square"), "image_shape": (3, 32, 32)}
+    )
+    with running(create_app([ServedModel("shapes", model, config)], hosts=LOCAL_NAMES)) as address:
+        yield address
+
+
+def test_a_color_network_sees_the_drawing(browser: Browser, pictures_address: str) -> None:
+    """The network gets what is on the pad, in the color of the pen, on white paper, in both themes."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    visit = Visit(page, pictures_address)
+    visit.open()
+    assert page.locator("#purpose").inner_text() == "Choose an image and see what capsule networks make of it."
+    tabs = ["Predict", "Dimensions", "Routing", "Transform", "Attack", "Results"]  # no "Two digits"
+    assert page.get_by_role("tab").all_inner_texts() == tabs
+    assert "--images FOLDER" in page.locator("#samples").inner_text()
+    assert not page.locator("#more").is_visible()
+    bar = "document.querySelector('.panel:not([hidden]) .fill').style.getPropertyValue('--part')"
+    page.get_by_label("Pen color").fill("#ff0000")
+    draw(page, [(0.5, 0.2), (0.5, 0.8)])
+    until(page, f"Number({bar}) > 0")
+    first = page.evaluate(bar)
+    seen = """(x, y) => {
+        const copy = new OffscreenCanvas(32, 32).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(document.getElementById('seen'), 0, 0);
+        return [...copy.getImageData(x, y, 1, 1).data];
+    }"""
+    assert page.evaluate(f"({seen})(16, 16)") == pytest.approx([255, 0, 0, 255], abs=40)  # the edge is blurred
+    assert page.evaluate(f"({seen})(2, 2)") == [255, 255, 255, 255]
+    assert page.locator("#seen").evaluate("each => getComputedStyle(each).filter") == "none"
+    page.get_by_label("Pen color").fill("#0000ff")
+    draw(page, [(0.1, 0.5), (0.9, 0.5)])
+    until(page, f"{bar} !== '{first}'")
+    assert page.evaluate(f"({seen})(6, 16)") == pytest.approx([0, 0, 255, 255], abs=40)
+    for panel in tabs[1:5]:
+        page.get_by_role("tab", name=panel).click()
+        page.wait_for_timeout(200)
+        assert "digit" not in page.locator(".panel:not([hidden])").inner_text().lower(), panel
+    page.close()
+    assert not visit.troubles
+
+
+def test_a_picture_is_shown_as_it_is(browser: Browser, pictures_address: str) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    visit = Visit(page, pictures_address)
+    visit.open()
+    page.evaluate("""async () => {
+        const canvas = new OffscreenCanvas(300, 200), context = canvas.getContext('2d');
+        context.fillStyle = 'rgb(10 200 30)'; context.fillRect(0, 0, 300, 200);
+        const file = new File([await canvas.convertToBlob()], 'green.png', { type: 'image/png' });
+        const carried = new DataTransfer(); carried.items.add(file);
+        document.dispatchEvent(new DragEvent('drop', { dataTransfer: carried, bubbles: true, cancelable: true }));
+    }""")
+    until(
+        page,
+        """(() => {
+        const copy = new OffscreenCanvas(32, 32).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(document.getElementById('seen'), 0, 0);
+        return copy.getImageData(3, 3, 1, 1).data[1] === 200;
+    })()""",
+    )
+    for panel in ("draw", "dimensions", "routing", "transform", "attack"):
+        page.locator(f"#tab-{panel}").click()
+        page.wait_for_timeout(150)
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, panel
     page.close()
     assert not visit.troubles
 

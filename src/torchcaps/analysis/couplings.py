@@ -21,7 +21,7 @@ floor. Here the zoomed histogram ends at the distance that contains half of all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -74,6 +74,13 @@ def class_share(layers: list[LayerState], classes: Tensor, iteration: int) -> Te
 def is_normalized_over_parents(layer: LayerState) -> bool:
     """Return whether the couplings of each child sum to one over its parents."""
     return _sum_to_one(_sums(layer.couplings[0], _owners(layer)))
+
+
+def with_even_couplings(layer: LayerState) -> LayerState:
+    """Return the layer as if every child shared itself evenly among its parents: with one iteration."""
+    ones, owner = torch.ones_like(layer.couplings[0]), _owners(layer)
+    counts = _sums(ones, owner)[:, owner].view(ones.shape[:3])  # (B, P, I), the number of parents of each child
+    return replace(layer, couplings=[ones / counts.unsqueeze(3)])
 
 
 @dataclass(frozen=True)

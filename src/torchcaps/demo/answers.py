@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from torchcaps.analysis import inspect_layers, vote_maps
-from torchcaps.analysis.couplings import class_share, is_normalized_over_parents, vote_histograms
+from torchcaps.analysis.couplings import (
+    class_share,
+    is_normalized_over_parents,
+    vote_histograms,
+    with_even_couplings,
+)
 from torchcaps.analysis.inspection import LayerState, grid_extents
 from torchcaps.analysis.perturbation import move_dimensions
 from torchcaps.attacks import create_attack
@@ -34,16 +39,27 @@ _rng_lock = threading.Lock()
 
 
 @torch.no_grad()
-def predict_batch(served: ServedModel, images: list[Tensor]) -> list[PredictResponse]:
-    """Classify the images (C, H, W) of several requests in one batch."""
-    output = served.model(torch.stack(images))
-    poses: list[list[list[float]] | None] = [None] * len(images)
-    if output.pose is not None:
-        poses = output.pose.tolist()
-    return [
-        PredictResponse(model=served.name, label=int(scores.argmax()), scores=scores.tolist(), pose=pose, image=picture)
-        for scores, pose, picture in zip(output.scores, poses, map(encode_images, images), strict=True)
-    ]
+def predict_batch(served: ServedModel, asked: list[tuple[Tensor, list[str]]]) -> list[PredictResponse]:
+    """Classify the images of several requests in one batch; each comes with what its response should include."""
+    output = served.model(torch.stack([image for image, _ in asked]))
+    names, probabilities = served.info.class_names, output.logits.softmax(1)
+    responses = []
+    for number, (image, include) in enumerate(asked):
+        label, shares = int(output.scores[number].argmax()), probabilities[number].tolist()
+        has_pose = "pose" in include and output.pose is not None
+        responses.append(
+            PredictResponse(
+                model=served.name,
+                label=label,
+                class_name=names[label],
+                probability=shares[label],
+                probabilities=dict(zip(names, shares, strict=True)),
+                scores=output.scores[number].tolist() if "scores" in include else None,
+                pose=output.pose[number].tolist() if has_pose else None,
+                image=encode_images(image) if "image" in include else None,
+            )
+        )
+    return responses
 
 
 @torch.no_grad()
@@ -71,9 +87,11 @@ def routing_maps(served: ServedModel, image: Tensor, label: int | None) -> Routi
     output, layers = inspect_layers(model, images)
     chosen = int(output.scores.argmax()) if label is None else check_label(model, label)
     classes, count = torch.tensor([chosen]), max(len(layer.couplings) for layer in layers)
-    shares = None
+    shares = even_map = even_share = None
     if all(is_normalized_over_parents(layer) for layer in layers):
         shares = [float(class_share(layers, classes, iteration)) for iteration in range(count)]
+        even = [with_even_couplings(layer) for layer in layers]
+        even_map, even_share = vote_maps(even, classes, 0)[0][0].tolist(), float(class_share(even, classes, 0))
     return RoutingResponse(
         model=served.name,
         label=chosen,
@@ -82,6 +100,8 @@ def routing_maps(served: ServedModel, image: Tensor, label: int | None) -> Routi
         maps=[vote_maps(layers, classes, iteration)[0][0].tolist() for iteration in range(count)],
         frame=list(grid_extents(model, layers)[0]),
         share=shares,
+        even_map=even_map,
+        even_share=even_share,
         distances=_distances(model, images, layers, chosen),
     )
 

@@ -21,10 +21,10 @@ from torchcaps.demo.schemas import (
     AttackRequest,
     AttackResponse,
     ErrorResponse,
-    ImageRequest,
     LabeledRequest,
     ModelInfo,
     ModelName,
+    PredictRequest,
     PredictResponse,
     ReconstructRequest,
     ReconstructResponse,
@@ -33,6 +33,7 @@ from torchcaps.demo.schemas import (
 )
 from torchcaps.demo.served import ServedModel
 from torchcaps.demo.service import QueueFullError, Service, UnknownModelError
+from torchcaps.demo.uploads import UPLOAD_SCHEMA
 from torchcaps.errors import TorchcapsError
 
 PAGE_FOLDER = Path(__file__).parent / "page"
@@ -103,6 +104,8 @@ def create_app(
     add_docs(app)
     if page:
         add_page(app)
+    else:
+        add_index(app)
     # These files are in every copy of torchcaps, and a browser cannot send a token for them.
     public_paths = [*paths_of(app), "/health"]
     add_queries(app, service)
@@ -127,6 +130,19 @@ def create_app(
     return app
 
 
+def add_index(app: FastAPI) -> None:
+    """Say at ``/`` where to look, if there is no page."""
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> dict[str, str]:
+        return {
+            "service": f"torchcaps {__version__}",
+            "documentation": "/docs",
+            "models": "GET /api/models",
+            "prediction": "POST /api/predict, with an image file: curl -F image=@digit.png ADDRESS/api/predict",
+        }
+
+
 def paths_of(app: FastAPI) -> list[str]:
     """Return the paths that were added so far."""
     return [route.path for route in app.routes if hasattr(route, "path")]
@@ -140,11 +156,13 @@ def add_queries(app: FastAPI, service: Service) -> None:
         return service.infos
 
     @app.get("/api/samples", summary="Test images of a model's dataset")
-    async def samples(model: ModelName) -> SampleImages:
+    async def samples(model: ModelName | None = None) -> SampleImages:
         return await service.samples(model)
 
-    @app.post("/api/predict", summary="Classify an image")
-    async def predict(request: ImageRequest) -> PredictResponse:
+    @app.post(
+        "/api/predict", summary="Classify an image", response_model_exclude_none=True, openapi_extra=UPLOAD_SCHEMA
+    )
+    async def predict(request: PredictRequest) -> PredictResponse:
         return await service.predict(request)
 
     @app.post("/api/reconstruct", summary="Reconstruct images from a pose")

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.demo.service import Worker
+from torchcaps.demo.uploads import form_to_json, is_form
+from torchcaps.errors import TorchcapsError
 
 BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -188,6 +190,14 @@ class Guard:
         if body is None:
             await refuse(send, 413, f"a request may have at most {MAX_BYTES:,} bytes")
             return
+        if is_form(kind := headers.get(b"content-type", b"").decode("latin-1")):
+            try:
+                body = form_to_json(body, kind)
+            except TorchcapsError as error:
+                await refuse(send, 422, str(error))
+                return
+            others = [pair for pair in scope["headers"] if pair[0] not in (b"content-type", b"content-length")]
+            scope["headers"] = [*others, (b"content-type", b"application/json")]
         # Counting takes a millisecond. Parsing hundreds of thousands of keys takes seconds, and blocks all other
         # requests in whichever thread it runs.
         if body.count(b",") > self.max_values or body.count(b'"') > MAX_QUOTES:

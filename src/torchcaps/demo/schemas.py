@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 LONGEST_SIDE = 128  # of an image sent as numbers
 MAX_FILE_LENGTH = 3_000_000  # characters of a base64-encoded image file
 
-ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="One of GET /api/models.")]
+ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+MODEL = Field(default=None, description="One of GET /api/models; optional if there is only one.")
 Pixel = Annotated[float, Field(ge=0, le=1)]
 # Stop at the first invalid value: formatting an error for each of 49,152 pixels takes a second.
 Row = Annotated[list[Pixel], Field(min_length=8, max_length=LONGEST_SIDE, fail_fast=True)]
@@ -40,13 +41,24 @@ class ImageRequest(Message):
     An image of a different size than the model's is padded with black or center-cropped. An image file is resized.
     """
 
-    model: ModelName
+    model: ModelName | None = MODEL
     image: File | Channel | Annotated[list[Channel], Field(min_length=1, max_length=3, fail_fast=True)] = Field(
         union_mode="left_to_right",
         description="Square rows of pixels in [0, 1]; or one to three such channels; or a base64-encoded PNG, JPEG, "
         "GIF, WebP or BMP file.",
     )
     transform: AffineTransform | None = None
+
+
+class PredictRequest(ImageRequest):
+    """An image to classify, and what the response should contain beside the prediction."""
+
+    include: list[Literal["scores", "pose", "image"]] = Field(
+        default=[],
+        max_length=3,
+        description="'scores': the score of each class; 'pose': the class capsules, for /api/reconstruct; 'image': the "
+        "input of the model.",
+    )
 
 
 class LabeledRequest(ImageRequest):
@@ -74,7 +86,7 @@ class Sweep(Message):
 class ReconstructRequest(Message):
     """A pose to reconstruct."""
 
-    model: ModelName
+    model: ModelName | None = MODEL
     pose: list[Annotated[list[Coordinate], Field(min_length=1, max_length=256, fail_fast=True)]] = Field(
         min_length=1, max_length=1000, fail_fast=True, description="A row per class, as returned by /api/predict."
     )
@@ -90,13 +102,20 @@ class EncodedImages(Message):
 
 
 class PredictResponse(Message):
-    """A prediction."""
+    """A prediction, as 'torchcaps predict' prints it. What ``include`` does not name is left out."""
 
     model: str
-    label: int
-    scores: list[float] = Field(description="One per class, in [0, 1].")
-    pose: list[list[float]] | None = Field(description="A row per class; null for a model without capsules.")
-    image: EncodedImages = Field(description="The input of the model.")
+    label: int = Field(description="Index of the predicted class.")
+    class_name: str = Field(description="Name of the predicted class.")
+    probability: float = Field(description="Probability of the predicted class.")
+    probabilities: dict[str, float] = Field(description="Probability of each class: the softmax of the logits.")
+    scores: list[float] | None = Field(
+        default=None, description="One per class, in [0, 1]: the lengths of the class capsules."
+    )
+    pose: list[list[float]] | None = Field(
+        default=None, description="A row per class; null for a model without capsules."
+    )
+    image: EncodedImages | None = Field(default=None, description="The input of the model.")
 
 
 class ReconstructResponse(Message):
@@ -129,6 +148,10 @@ class RoutingResponse(Message):
         description="Per iteration, the share of the total presence that reaches the class; null if couplings are not "
         "normalized over the parents."
     )
+    even_map: list[list[float]] | None = Field(
+        description="The map if every capsule shared itself evenly among its parents; null like 'share'."
+    )
+    even_share: float | None = Field(description="The share if every capsule shared itself evenly; null like 'share'.")
     distances: VoteDistances | None = Field(description="Only for EM routing.")
 
 
@@ -162,6 +185,7 @@ class ModelInfo(Message):
     routes: bool = Field(description="Has capsule layers.")
     draws: bool = Field(description="Has a decoder.")
     reach: float = Field(description="Range over which its paper perturbs a dimension.")
+    samples: bool = Field(description="Whether GET /api/samples returns test images of its dataset.")
 
 
 class SampleImages(Message):

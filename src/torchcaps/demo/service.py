@@ -23,6 +23,7 @@ from torchcaps.demo.schemas import (
     AttackResponse,
     ImageRequest,
     LabeledRequest,
+    PredictRequest,
     PredictResponse,
     ReconstructRequest,
     ReconstructResponse,
@@ -163,17 +164,22 @@ class Service:
         # Loading samples may download a dataset first, and must not block the threads that decode images.
         self._sampling = ThreadPoolExecutor(1, thread_name_prefix="samples")
 
-    def find(self, name: str) -> ServedModel:
-        """Return the model of that name."""
+    def find(self, name: str | None) -> ServedModel:
+        """Return the model of that name. No name is needed if there is only one."""
+        if name is None:
+            if len(self.served) > 1:
+                raise TorchcapsError(f"name a 'model', because there are several: {', '.join(self.served)}")
+            return next(iter(self.served.values()))
         if name not in self.served:
             raise UnknownModelError(str(unknown_name("model", name, self.served)))
         return self.served[name]
 
     async def warm_up(self) -> None:
         """Run every model once, so that everything is loaded and compiled before the first request."""
-        blanks = [torch.zeros(each.model.image_shape) for each in self.served.values()]
-        inputs = zip(self.served, blanks, strict=True)
-        waiting = [self.workers[name].submit(self._predict[name], blank, batchable=True) for name, blank in inputs]
+        waiting = [
+            self.workers[name].submit(self._predict[name], (torch.zeros(each.model.image_shape), []), batchable=True)
+            for name, each in self.served.items()
+        ]
         await asyncio.gather(*waiting, return_exceptions=True)  # errors are reported to later requests
 
     def stop(self) -> None:
@@ -185,11 +191,11 @@ class Service:
         for worker in self.workers.values():
             worker.join(max(0.0, end - time.monotonic()))
 
-    async def predict(self, request: ImageRequest) -> PredictResponse:
+    async def predict(self, request: PredictRequest) -> PredictResponse:
         """Classify an image. Images that wait for the same model are batched."""
-        image = await self._image(request)
-        found: PredictResponse = await self.workers[request.model].submit(
-            self._predict[request.model], image, batchable=True
+        image, name = await self._image(request), self.find(request.model).name
+        found: PredictResponse = await self.workers[name].submit(
+            self._predict[name], (image, request.include), batchable=True
         )
         return found
 
@@ -212,7 +218,7 @@ class Service:
         )
         return found
 
-    async def samples(self, name: str) -> SampleImages:
+    async def samples(self, name: str | None) -> SampleImages:
         """Return test images of a model's dataset."""
         served = self.find(name)
         return await asyncio.get_running_loop().run_in_executor(self._sampling, lambda: served.samples)
@@ -224,6 +230,6 @@ class Service:
         async with self._decoding:  # decoding is slow enough to delay all other requests
             return await asyncio.wait_for(asyncio.to_thread(read_request_image, request, shape), DECODE_SECONDS)
 
-    async def _run(self, name: str, work: Any, *arguments: Any) -> Any:
+    async def _run(self, name: str | None, work: Any, *arguments: Any) -> Any:
         served = self.find(name)
-        return await self.workers[name].submit(lambda _: [work(served, *arguments)], None)
+        return await self.workers[served.name].submit(lambda _: [work(served, *arguments)], None)

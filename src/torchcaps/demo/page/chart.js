@@ -34,8 +34,8 @@ export function distanceChart({ edges, weights }, name) {
   return [make("h3", {}, "Vote distances"), make("p", { class: "about" }, words), picture];
 }
 
-/** The dimensions of a capsule as bars, before and after. */
-export function poseChart(before, after) {
+/** The dimensions of a capsule as bars before and after a transform, with a legend above and their numbers below. */
+export function poseChart(before, after, name) {
   const most = Math.max(...before.map(Math.abs), ...after.map(Math.abs), 1e-12);
   const step = WIDTH / before.length;
   const bar = (value, place, kind) => {
@@ -43,8 +43,11 @@ export function poseChart(before, after) {
     const width = kind === "was" ? step * 0.72 : step * 0.32;
     return svg("rect", { x: place * step + (step - width) / 2, y: value > 0 ? 36 - height : 36, width, height, rx: 2, class: kind });
   };
-  return svg("svg", { viewBox: `0 0 ${WIDTH} 72`, class: "chart pose", "aria-hidden": "true" },
+  const legend = make("p", { class: "legend" }, `Dimensions of capsule ${name}: `, make("i", { class: "was" }), "before", make("i", { class: "is" }), "after");
+  const numbers = make("div", { class: "numbers", "aria-hidden": "true" }, ...before.map((_, place) => make("span", {}, `${place + 1}`)));
+  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} 72`, class: "chart pose", "aria-hidden": "true" },
     svg("line", { x1: 0, x2: WIDTH, y1: 36, y2: 36, class: "axis" }),
     ...before.map((value, place) => bar(value, place, "was")),
     ...after.map((value, place) => bar(value, place, "is")));
+  return [legend, picture, numbers];
 }

@@ -39,6 +39,9 @@ for (const [path, methods] of Object.entries(description.paths)) {
     const section = make("section", "", make("h2", "", make("b", method.toUpperCase()), ` ${path}`), make("p", `${operation.summary}.`));
     if (operation.parameters) section.append(make("p", `Parameters: ${operation.parameters.map((each) => each.name).join(", ")}.`));
     if (body) section.append(...fields("Request", body));
+    if (operation.requestBody?.content["multipart/form-data"]) {
+      section.append(make("p", "", "Or upload an image file: ", make("code", `curl -F image=@digit.png ${location.origin}${path}`), "."));
+    }
     if (answer) section.append(...fields("Response", answer));
     document.getElementById("paths").append(section);
   }

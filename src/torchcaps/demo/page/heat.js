@@ -8,12 +8,12 @@ const GAP = 0.07; // share of a cell, on each side
  * Paint the drawing in gray and a square for each position over it: the stronger its color, the more it contributes to
  * the class. Colors span the values of all iterations; negative contributions have the second color.
  */
-export function paintHeat(canvas, image, { maps, frame }, iteration) {
+export function paintHeat(canvas, image, { maps, frame, ink }, iteration) {
   const context = canvas.getContext("2d");
   const scale = canvas.width / image.width;
   context.clearRect(0, 0, canvas.width, canvas.height);
   Object.assign(context, { imageSmoothingEnabled: true, imageSmoothingQuality: "high", globalAlpha: 1 });
-  context.drawImage(grayed(image), 0, 0, canvas.width, canvas.height);
+  context.drawImage(grayed(image, ink), 0, 0, canvas.width, canvas.height);
   const values = maps.flat(2);
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const strength = least < 0 ? (value) => Math.abs(value) / Math.max(most, -least) : (value) => (value - least) / (most - least || 1);
@@ -31,15 +31,15 @@ export function paintHeat(canvas, image, { maps, frame }, iteration) {
   );
 }
 
-/** The drawing as a small canvas, in the color of muted text. */
-function grayed({ channels, width, height, bytes }) {
+/** The image as a small canvas: ink in the color of muted text, a picture in gray. */
+function grayed({ channels, width, height, bytes }, ink) {
   const canvas = new OffscreenCanvas(width, height);
   const data = new ImageData(width, height);
   const color = colorOf("--muted");
   for (let place = 0; place < width * height; place++) {
     let value = 0;
     for (let part = 0; part < channels; part++) value += bytes[part * width * height + place] / channels;
-    data.data.set([...color, value * 0.6], place * 4);
+    data.data.set(ink ? [...color, value * 0.6] : [value, value, value, 150], place * 4);
   }
   canvas.getContext("2d").putImageData(data, 0, 0);
   return canvas;

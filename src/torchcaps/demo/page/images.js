@@ -1,5 +1,5 @@
 // Images between the service and the screen. Digits are painted as ink: black with the pixel value as opacity; the style
-// sheet inverts ink in the dark theme. Color images are painted unchanged.
+// sheet inverts ink in the dark theme. All other images are pictures and painted as they are.
 
 /** Decode the images of a response to bytes with a shape. */
 export function decode({ shape, data }) {
@@ -22,35 +22,40 @@ export function split({ shape, bytes }) {
 /** The single image of a response. */
 export const single = (message) => split(decode(message))[0];
 
-/** Paint an image, or several side by side, on a canvas of their size; the style sheet scales it. */
-export function paint(canvas, images, color = [0, 0, 0]) {
+const BLACK = [0, 0, 0];
+
+/**
+ * Paint an image, or several side by side, on a canvas of their size; the style sheet scales it. With `ink`, gray images
+ * are painted as ink of this color.
+ */
+export function paint(canvas, images, { ink, color = BLACK }) {
   const list = Array.isArray(images) ? images : [images];
   const { height, width } = list[0];
   canvas.width = width * list.length;
   canvas.height = height;
   const context = canvas.getContext("2d");
-  list.forEach((image, number) => context.putImageData(pixels(image, color), number * width, 0));
-  canvas.classList.toggle("ink", list[0].channels === 1 && color.every((part) => part === 0));
+  const asInk = ink && list[0].channels < 3;
+  list.forEach((image, number) => context.putImageData(pixels(image, asInk ? color : null), number * width, 0));
+  canvas.classList.toggle("ink", asInk && color === BLACK);
 }
 
+/** The pixels of an image; of two channels (stereo), the first is shown. No color: as a picture. */
 function pixels({ channels, height, width, bytes }, color) {
   const data = new ImageData(width, height);
   const plane = height * width;
   for (let place = 0; place < plane; place++) {
     const to = place * 4;
-    if (channels === 3) {
-      for (let part = 0; part < 3; part++) data.data[to + part] = bytes[part * plane + place];
-      data.data[to + 3] = 255;
-    } else {
-      for (let part = 0; part < 3; part++) data.data[to + part] = color[part];
-      data.data[to + 3] = bytes[place];
+    for (let part = 0; part < 3; part++) {
+      data.data[to + part] = color ? color[part] : bytes[(channels === 3 ? part * plane : 0) + place];
     }
+    data.data[to + 3] = color ? bytes[place] : 255;
   }
   return data;
 }
 
-/** Paint a perturbation: brighter pixels in the accent color, darker ones as ink; 128 is none. */
+/** Paint a perturbation: brighter pixels in the accent color, darker ones as ink; 128 is none. In color, as a picture. */
 export function paintNoise(canvas, image) {
+  if (image.channels === 3) return void paint(canvas, image, { ink: false });
   const [bright, dark] = [colorOf("--accent"), colorOf("--text")];
   canvas.width = image.width;
   canvas.height = image.height;

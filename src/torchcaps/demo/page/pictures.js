@@ -14,20 +14,23 @@ export async function readPicture(file, asInk) {
   context.drawImage(bitmap, (bitmap.width - size) / 2, (bitmap.height - size) / 2, size, size, 0, 0, SIDE, SIDE);
   bitmap.close();
   const { data } = context.getImageData(0, 0, SIDE, SIDE);
-  return asInk ? ink(data) : colors(data);
+  return asInk ? inkOf(data) : pictureOf(data, SIDE, 3);
 }
 
-function colors(data) {
-  const plane = SIDE * SIDE;
-  const bytes = new Uint8Array(3 * plane);
+/** The pixels of a canvas as an image with three channels, or with one: its brightness. */
+export function pictureOf(data, side, channels) {
+  const plane = side * side;
+  const bytes = new Uint8Array(channels * plane);
   for (let place = 0; place < plane; place++) {
-    for (let part = 0; part < 3; part++) bytes[part * plane + place] = data[place * 4 + part];
+    const [red, green, blue] = data.subarray(place * 4, place * 4 + 3);
+    if (channels === 1) bytes[place] = 0.299 * red + 0.587 * green + 0.114 * blue;
+    else [red, green, blue].forEach((value, part) => (bytes[part * plane + place] = value));
   }
-  return { channels: 3, height: SIDE, width: SIDE, bytes };
+  return { channels, height: side, width: side, bytes };
 }
 
 /** Ink is what differs from the paper, whose brightness is that of the border. */
-function ink(data) {
+export function inkOf(data) {
   const gray = new Float32Array(SIDE * SIDE);
   let border = 0;
   for (let place = 0; place < gray.length; place++) {

@@ -3,7 +3,7 @@
 import { announce, ask, latest } from "../api.js";
 import { answerCard, titleOf } from "../bars.js";
 import { chips, make, slider } from "../dom.js";
-import { sideBySide } from "../drawing.js";
+import { isInk, sideBySide } from "../drawing.js";
 import { paint, paintNoise, single } from "../images.js";
 
 const METHODS = [["fgsm", "FGSM: one step"], ["pgd", "PGD: many steps"]];
@@ -46,7 +46,7 @@ export function attackPanel({ models, drawing }) {
       try {
         const found = await ask("/api/attack", { ...drawing.request(info), attack, epsilon });
         card.show(found.after, found.before);
-        paint(card.moved.canvas, single(found.image));
+        paint(card.moved.canvas, single(found.image), { ink: isInk(info) });
         paintNoise(card.noise.canvas, single(found.noise));
         const names = [found.before, found.after].map((scores) => info.class_names[scores.indexOf(Math.max(...scores))]);
         card.words.textContent = found.fooled ? `Attack succeeded: ${names[0]} became ${names[1]}.` : `Still ${names[1]}.`;

@@ -3,11 +3,12 @@
 import { announce, ask, latest } from "../api.js";
 import { networkChoice } from "../choice.js";
 import { make, slider } from "../dom.js";
+import { isInk } from "../drawing.js";
 import { decode, paint, single, split } from "../images.js";
 
 const STEPS = 11;
 
-export function dimensionsPanel({ models, drawing }) {
+export function dimensionsPanel({ models, drawing, digits }) {
   const able = models.filter((info) => info.draws);
   const element = make("div", { class: "panel" });
   if (!able.length) {
@@ -32,7 +33,7 @@ export function dimensionsPanel({ models, drawing }) {
     picked: () => update(),
   });
   element.append(
-    make("p", { class: "lead" }, "Each dimension of a capsule encodes a way in which its digit varies. A strip shows reconstructions ",
+    make("p", { class: "lead" }, `Each dimension of a capsule encodes a way in which ${digits ? "its digit" : "its class"} varies. A strip shows reconstructions `,
       "over the range of one dimension; its slider changes only that dimension."),
     choice.element,
     make("div", { class: "bench-top" },
@@ -68,16 +69,17 @@ export function dimensionsPanel({ models, drawing }) {
   const update = latest(async () => {
     if (drawing.empty) return;
     const { info } = choice;
-    const answer = await ask("/api/predict", drawing.request(info));
+    const answer = await ask("/api/predict", { ...drawing.request(info), include: ["pose", "image"] });
     pose = answer.pose;
     label = choice.label ?? answer.label;
     choice.mark(label);
-    paint(seen, single(answer.image));
+    const ink = isInk(info);
+    paint(seen, single(answer.image), { ink });
     caption.textContent = `reconstruction from capsule ${info.class_names[label]}`;
     const request = { model: info.name, pose, label, sweep: { reach: info.reach, steps: STEPS } };
     const swept = await ask("/api/reconstruct", request);
     const images = split(decode(swept.images));
-    rows.forEach((row, number) => paint(row.strip, images.slice(number * STEPS, (number + 1) * STEPS)));
+    rows.forEach((row, number) => paint(row.strip, images.slice(number * STEPS, (number + 1) * STEPS), { ink }));
     await redraw();
   });
 
@@ -86,7 +88,7 @@ export function dimensionsPanel({ models, drawing }) {
     const { info } = choice;
     const moved = pose.map((row, number) => (number === label ? row.map((value, place) => value + (moves[place] ?? 0)) : row));
     const answer = await ask("/api/reconstruct", { model: info.name, pose: moved, label });
-    paint(drawn, single(answer.images));
+    paint(drawn, single(answer.images), { ink: isInk(info) });
     const changes = moves.filter((move) => move !== 0).length;
     announce(`Capsule ${info.class_names[label]} reconstructed${changes ? ` with ${changes} dimensions changed` : ""}`);
   });

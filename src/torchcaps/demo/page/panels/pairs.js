@@ -31,15 +31,15 @@ export function pairsPanel({ models, drawing }) {
 
   const update = latest(async () => {
     if (drawing.empty) return void chart.show(null, []);
-    const answer = await ask("/api/predict", drawing.request(info));
+    const answer = await ask("/api/predict", { ...drawing.request(info), include: ["scores", "pose", "image"] });
     const order = answer.scores.map((_, label) => label).sort((a, b) => answer.scores[b] - answer.scores[a]).slice(0, 2);
-    paint(seen.canvas, single(answer.image));
+    paint(seen.canvas, single(answer.image), { ink: true });
     chart.show(answer.scores, order);
     const colors = [colorOf("--accent"), colorOf("--second")];
     const drawn = await Promise.all(order.map((label) => ask("/api/reconstruct", { model: info.name, pose: answer.pose, label })));
     const images = drawn.map((each) => single(each.images));
     [first, second].forEach((each, number) => {
-      paint(each.canvas, images[number], colors[number]);
+      paint(each.canvas, images[number], { ink: true, color: colors[number] });
       each.caption.textContent = `${info.class_names[order[number]]}, ${answer.scores[order[number]].toFixed(2)}`;
     });
     overlay(both.canvas, images, colors);
@@ -51,8 +51,8 @@ export function pairsPanel({ models, drawing }) {
 
 /** Two reconstructions on one canvas, each in its color. */
 function overlay(canvas, images, colors) {
-  paint(canvas, images[0], colors[0]);
+  paint(canvas, images[0], { ink: true, color: colors[0] });
   const other = document.createElement("canvas");
-  paint(other, images[1], colors[1]);
+  paint(other, images[1], { ink: true, color: colors[1] });
   canvas.getContext("2d").drawImage(other, 0, 0);
 }

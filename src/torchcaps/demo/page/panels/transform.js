@@ -4,7 +4,7 @@ import { announce, ask, latest } from "../api.js";
 import { answerCard } from "../bars.js";
 import { poseChart } from "../chart.js";
 import { make, slider } from "../dom.js";
-import { sideBySide } from "../drawing.js";
+import { isInk, sideBySide } from "../drawing.js";
 import { paint, single } from "../images.js";
 
 const degrees = (value) => `${value}°`;
@@ -17,8 +17,9 @@ const CHANGES = {
   shift_y: ["Shift down", { min: -10, max: 10, step: 0.5, value: 0, show: pixels }],
 };
 
-export function transformPanel({ models, drawing }) {
+export function transformPanel({ models, drawing, digits }) {
   const shown = sideBySide(models);
+  const noun = digits ? ["a digit", "digits"] : ["an object", "images"];
   const transform = {};
   const sliders = Object.entries(CHANGES).map(([name, [label, range]]) => {
     transform[name] = range.value;
@@ -36,9 +37,9 @@ export function transformPanel({ models, drawing }) {
     return { ...answerCard(info, models, ...(info.pose_size ? [chart, words] : [])), chart, words };
   });
   const element = make("div", { class: "panel" },
-    make("p", { class: "lead" }, "Capsules are meant to represent the pose of a digit separately from its class: when the digit is ",
+    make("p", { class: "lead" }, `Capsules are meant to represent the pose of ${noun[0]} separately from its class: when it is `,
       "rotated or sheared, the prediction should stay and the pose should change. These networks may have been trained ",
-      "on upright digits only."),
+      `on upright ${noun[1]} only. Marks on the bars show the scores before the transform.`),
     make("div", { class: "workbench" },
       make("div", { class: "pair" }, make("figure", {}, preview, make("figcaption", {}, "network input")),
         make("div", { class: "sliders" }, ...sliders.map(({ control }) => control.element)), reset),
@@ -50,16 +51,16 @@ export function transformPanel({ models, drawing }) {
     latest(async () => {
       const card = cards[number];
       if (drawing.empty) return void card.show(null);
-      const request = drawing.request(info);
+      const request = { ...drawing.request(info), include: ["scores", "pose", "image"] };
       upright[number] ??= await ask("/api/predict", request);
       const answer = await ask("/api/predict", { ...request, transform });
       const { label } = upright[number];
-      if (number === 0) paint(preview, single(answer.image));
+      if (number === 0) paint(preview, single(answer.image), { ink: isInk(info) });
       said.set(number, card.show(answer.scores, upright[number].scores));
       announce([...said.values()].join("; "));
       if (!answer.pose) return;
       const [before, after] = [upright[number].pose[label], answer.pose[label]];
-      card.chart.replaceChildren(poseChart(before, after));
+      card.chart.replaceChildren(...poseChart(before, after, info.class_names[label]));
       const moved = Math.hypot(...after.map((value, place) => value - before[place])) / Math.hypot(...before);
       card.words.textContent = `Capsule ${info.class_names[label]} moved by ${(100 * moved).toFixed(0)} % of its length.`;
     }),
