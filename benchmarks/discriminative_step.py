@@ -65,7 +65,7 @@ Setting = tuple[str, float, float]
 def planned(stage: str, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield stage, data, penalty, reach, lambda and seed of every row of a stage."""
     settings = [FROZEN, *(GRID if stage == "search" else finalists(rows))]
-    for (penalty, reach, weight), seed, data in product(settings, range(SEEDS[stage]), DATA):
+    for seed, (penalty, reach, weight), data in product(range(SEEDS[stage]), settings, DATA):
         yield {"stage": stage, "data": data, "penalty": penalty, "reach": reach, "lambda": weight, "seed": seed}
 
 

@@ -23,4 +23,5 @@ def measured(
 ) -> Measurement:
     """A measure of a run."""
     shared = Path("shared") if run is None else run.path.parent / "shared"
-    return measures.get(name).function(MeasureInput(run, others or {}, 0, settings, shared))
+    configs = {role: each.config() for role, each in {"": run, **(others or {})}.items() if each}
+    return measures.get(name).function(MeasureInput(run, others or {}, 0, settings, shared, configs))

@@ -67,10 +67,11 @@ def write_made(
     *,
     first_seed: int = 0,
     unit: str = "%",
+    spec: Spec | None = None,
     **more: Any,
 ) -> list[Path]:
     """Result files of one cell, one for each seed, with the fingerprint that the spec asks for."""
-    spec = made_spec()
+    spec = spec or made_spec()
     table, name = path.split("/")
     profile = more.pop("profile", "laptop")
     job = plan_jobs(spec, profile, tables=[table], cells=[name], seeds=1)[0]

@@ -11,11 +11,12 @@ import torchcaps.reproduce.measures.accuracy as generated
 from tests.helpers.small_runs import measured, small_run
 from torchcaps.bench.timing import TimingBudget
 from torchcaps.bench.workload import Workload as Timed
+from torchcaps.data import datasets
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.acgan import GanSettings, generate
 from torchcaps.models import models
-from torchcaps.reproduce.measures import timing
+from torchcaps.reproduce.measures import cost
 from torchcaps.train import RunFolder, load, resolve
 
 
@@ -26,19 +27,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
 
 
 def test_times_are_shares_of_the_baselines(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "BUDGET", TimingBudget(rounds=3))
+    monkeypatch.setattr(cost, "BUDGET", TimingBudget(rounds=3))
     clock = {10: 3.0, 40: 2.0}  # seconds of a step by its batch
     monkeypatch.setattr(
-        timing,
+        cost,
         "time_workloads",
         lambda jobs, task, budget: {name: [clock[net.batch]] * 3 for name, (net, form) in jobs.items()},
     )
     others = {"baseline": runs[1]}
     assert measured("step-time-ratio", runs[0], others).value == 1.5
     epoch = measured("epoch-time-ratio", runs[0], others)
-    assert epoch.details["steps"] == {"own": 9, "baseline": 3}, "of 90 images: a tenth of 100 validates"
-    assert epoch.value == 4.5
-    with pytest.raises(TorchcapsError, match="name it in the role 'baseline'"):
+    whole = datasets.get("glyphs").splits["train"]
+    assert epoch.details["steps"] == {"own": whole // 10, "baseline": whole // 40}
+    assert epoch.value == pytest.approx(1.5 * 4)
+    with pytest.raises(TorchcapsError, match="another one in the role 'baseline'"):
         measured("step-time-ratio", runs[0])
 
 
@@ -46,7 +48,7 @@ def test_both_networks_are_timed_in_the_same_form(runs: list[RunFolder], monkeyp
     """The paper compares plain implementations: fused dynamic routing against unfused rivals is another question."""
     forms: list[set[str]] = []
     monkeypatch.setattr(
-        timing,
+        cost,
         "time_workloads",
         lambda jobs, task, budget: forms.append({form for _, form in jobs.values()}) or {name: [1.0] for name in jobs},
     )
@@ -61,7 +63,7 @@ def test_an_epoch_is_timed_in_the_size_and_form_that_the_paper_compares(
 ) -> None:
     timed: list[tuple[str, int, str]] = []
     monkeypatch.setattr(
-        timing,
+        cost,
         "time_workloads",
         lambda jobs, task, budget: (
             timed.extend((net.size, net.batch, form) for net, form in jobs.values()) or {name: [1.0] for name in jobs}
@@ -85,7 +87,7 @@ def test_parameters_as_a_share_of_the_baselines(tmp_path: Path) -> None:
 
 
 def test_a_step_is_really_timed(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "BUDGET", TimingBudget(rounds=3))
+    monkeypatch.setattr(cost, "BUDGET", TimingBudget(rounds=3))
     found = measured("step-time-ratio", runs[0], {"baseline": runs[1]})
     assert found.value is not None
     assert found.value > 0
@@ -96,7 +98,7 @@ def test_a_step_is_really_timed(runs: list[RunFolder], monkeypatch: pytest.Monke
 def test_what_is_timed_is_what_the_run_trains() -> None:
     options = {"filters": 8, "types": 2, "decoder": "none"}
     config = resolve(model="capsnet", data="turntable-small", options=options, loss="cross-entropy", batch_size=32)
-    subject = Timed(timing.bench_net(config), "torchcaps")
+    subject = Timed(cost.bench_net(config), "torchcaps")
     assert subject.images.shape == (32, 2, 32, 32)
     assert subject.model.classes == 5
     assert subject.model.decoder is None

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tests.helpers.synthetic_results import made_spec, write_made
+from tests.helpers.synthetic_results import TEXT, made_spec, write_made
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.claims_text import cell_weights
 from torchcaps.reproduce.intervals import student_quantile
 from torchcaps.reproduce.results import gather_results
-from torchcaps.reproduce.spec import ClaimComparison
+from torchcaps.reproduce.spec import ClaimComparison, parse_spec
 from torchcaps.reproduce.verdicts import ClaimVerdict, examine_comparison, judge_claim
 
 
@@ -132,13 +132,14 @@ def test_one_seed_of_what_is_no_share_is_undecided(tmp_path: Path) -> None:
     assert found.comparisons[0].test == "fewer than 3 seeds"
 
 
-def test_what_is_counted_needs_no_seeds(tmp_path: Path) -> None:
-    write_made(tmp_path, "table1/a", [101.0], unit="count")
-    write_made(tmp_path, "table1/b", [100.0], unit="count")
-    assert judge(tmp_path, "greater").verdict == "holds"
-    assert judge(tmp_path, "gap").verdict == "holds"
-    write_made(tmp_path, "table1/b", [102.0], unit="count")
-    assert judge(tmp_path, "greater").verdict == "does not hold"
+def test_one_count_is_enough(tmp_path: Path) -> None:
+    spec = parse_spec(TEXT.replace("test-accuracy", "parameters"))
+    for a, verdict in ((101.0, "holds"), (99.0, "does not hold"), (100.0, "undecided")):
+        write_made(tmp_path, "table1/a", [a], unit="count", spec=spec)
+        write_made(tmp_path, "table1/b", [100.0], unit="count", spec=spec)
+        laptop = gather_results(spec, tmp_path)[0]
+        assert judge_claim("greater", laptop).verdict == verdict
+        assert judge_claim("gap", laptop).verdict == "holds"
 
 
 def test_seeds_without_spread_fall_back_on_images(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ def reproduce_command(
             "on one machine without a GPU; 'paper': the paper's settings."
         ),
     ] = "laptop",
+    without_training: Annotated[
+        bool,
+        typer.Option("--without-training", help="Only cells that need no trained network: parameters and step times."),
+    ] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds.  [default: set by each table]")] = None,
     budget: Annotated[str | None, typer.Option(help="Time budget, e.g. 90s, 30m or 2h.")] = None,
     engine: Annotated[str, typer.Option(help="'local', or 'slurm' for cluster jobs.")] = "local",
@@ -79,7 +83,9 @@ def reproduce_command(
         specs = select_specs(paper)
     else:
         raise TorchcapsError("name a paper (see 'torchcaps papers') or give a spec file with --spec")
-    work = select_jobs(specs, check_profile(profile), table=table, cells=cells, seeds=seeds)
+    work = select_jobs(
+        specs, check_profile(profile), table=table, cells=cells, seeds=seeds, without_training=without_training
+    )
     folders = Folders(out, runs)
     if dry_run:
         print_plan(work, folders, json)

@@ -47,7 +47,7 @@ def describe_measures(cells: Iterable[Evidence]) -> list[str]:
 
 def _budget(results: Sequence[CellResult]) -> list[str]:
     """Describe training images, epochs and training time."""
-    trainings = [result.training for result in results if result.training]
+    trainings = [result.training for result in results if result.training and result.training_seconds is not None]
     parts = []
     if trainings:
         images = [each.get("train_images") for each in trainings]

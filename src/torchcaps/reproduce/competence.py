@@ -1,6 +1,6 @@
 """Check whether the networks behind a cell are good enough for it to decide a claim.
 
-The conditions are in the spec, see ``spec.Condition``. They are examined on results of the same profile.
+The conditions are in the spec, see ``conditions.Condition``. They are examined on results of the same profile.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import statistics
 from collections.abc import Iterable
 
 from torchcaps.reproduce.claims_text import cell_label
+from torchcaps.reproduce.conditions import Condition
 from torchcaps.reproduce.results import PaperEvidence
-from torchcaps.reproduce.spec import Condition
 
 FACTOR, MARGIN = 1.5, 0.5  # a network may have this many times the error of its reference, plus this many points
 ROUNDING = 1e-9

@@ -22,7 +22,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.jobs import THREADS, Job, TrainingJob, digest
-from torchcaps.reproduce.measures.timing import bench_net
+from torchcaps.reproduce.measures.cost import bench_net
 from torchcaps.reproduce.results import CellResult, find_results
 from torchcaps.reproduce.runner import Folders, is_trained
 from torchcaps.train import RunConfig, RunFolder

@@ -64,19 +64,36 @@ class Job:
         return self.cell.measure
 
     @property
+    def roles(self) -> dict[str, TrainingJob]:
+        """The runs that the cell names, by role; its own run has the role ''."""
+        return {"": self.training, **self.others} if self.training else dict(self.others)
+
+    @property
+    def needs_training(self) -> bool:
+        """Whether runs must be trained before the measurement: counts and times need only their settings."""
+        return bool(self.roles) and (self.measure not in measures or measures.get(self.measure).trained)
+
+    @property
     def trainings(self) -> list[TrainingJob]:
         """All runs that must be trained before the measurement."""
-        return [*filter(None, [self.training]), *self.others.values()]
+        return list(self.roles.values()) if self.needs_training else []
 
     def fingerprint(self) -> str:
         """Return a digest of everything that determines the value; a result with another one is outdated."""
         parts = {
-            "training": self.training.fingerprint() if self.training else None,
-            "others": {role: training.fingerprint() for role, training in self.others.items()},
+            "training": self._digest_run(self.training) if self.training else None,
+            "others": {role: self._digest_run(training) for role, training in self.others.items()},
             "measure": self.measure,
             "settings": self.settings,
         }
         return digest(parts)
+
+    def _digest_run(self, run: TrainingJob) -> str:
+        """Return a digest of the settings of a run that determine the value."""
+        if self.needs_training:
+            return run.fingerprint()
+        settings = run.config.model_dump(mode="json")
+        return digest({name: settings[name] for name in measures.get(self.measure).network or ()})
 
     def result_file(self, results: Path) -> Path:
         """Return the path of the result file."""
@@ -94,7 +111,10 @@ def plan_jobs(
     cells: Iterable[str] | None = None,
     seeds: int | None = None,
 ) -> list[Job]:
-    """Return the jobs of a paper, or of some of its tables and cells; ``seeds`` defaults to the table's number."""
+    """Return the jobs of a paper, or of some of its tables and cells; ``seeds`` defaults to the table's number.
+
+    What is counted has one seed.
+    """
     chosen: dict[str, Table] = {name: spec.tables[name] for name in tables} if tables else spec.tables
     wanted = set(cells) if cells else None
     return [
@@ -103,6 +123,7 @@ def plan_jobs(
         for seed in range(seeds or found.seeds[profile])
         for name, cell in found.cells.items()
         if cell.measure and profile in cell.profiles and (wanted is None or name in wanted)
+        if seed == 0 or not (cell.measure in measures and measures.get(cell.measure).exact)
     ]
 
 
@@ -156,9 +177,18 @@ def check_profile(name: str) -> Profile:
 
 
 def select_jobs(
-    specs: Iterable[Spec], profile: Profile, *, table: str | None, cells: Sequence[str], seeds: int | None
+    specs: Iterable[Spec],
+    profile: Profile,
+    *,
+    table: str | None,
+    cells: Sequence[str],
+    seeds: int | None,
+    without_training: bool = False,
 ) -> list[Job]:
-    """Return the jobs of some papers, or of a table or some cells of one paper; all names are checked."""
+    """Return the jobs of some papers, or of a table or some cells of one paper; all names are checked.
+
+    ``without_training`` selects the cells that need no trained network.
+    """
     specs = list(specs)
     if len(specs) > 1 and (table or cells):
         raise TorchcapsError("a table or a cell belongs to one paper: name the paper instead of 'all'")
@@ -171,11 +201,12 @@ def select_jobs(
         for cell in cells:
             if cell not in known:
                 raise unknown_name(f"cell of {' '.join([spec.paper, *([table] if table else [])])}", cell, known)
-        jobs += plan_jobs(spec, profile, tables=tables, cells=cells, seeds=seeds)
+        planned = plan_jobs(spec, profile, tables=tables, cells=cells, seeds=seeds)
+        jobs += [job for job in planned if not (without_training and job.needs_training)]
     if not jobs:
         raise TorchcapsError(
-            f"there is nothing to measure in profile {profile}: these cells are cited by the paper, or are measured in "
-            "another profile; see 'torchcaps papers'"
+            f"there is nothing to measure in profile {profile}: these cells are cited by the paper, are measured in "
+            "another profile, or need training; see 'torchcaps papers'"
         )
     return jobs
 

@@ -60,7 +60,8 @@ def measure_cell(job: Job, trained: dict[str, RunFolder], results: Path, runs: P
     record = measures.get(job.measure)
     torch.manual_seed(job.seed)  # independent of what this process did before
     began = time.perf_counter()
-    subject = MeasureInput(own, others, job.seed, dict(job.settings), runs / "shared")
+    configs = {role: training.config for role, training in job.roles.items()}
+    subject = MeasureInput(own, others, job.seed, dict(job.settings), runs / "shared", configs)
     measured = record.function(subject)
     seconds = time.perf_counter() - began
     path = job.result_file(results)
@@ -78,7 +79,7 @@ def measure_cell(job: Job, trained: dict[str, RunFolder], results: Path, runs: P
         warnings=(*run_warnings(trained), *measured.warnings),
         picture=picture.name if picture else None,
         selection_split=run_result.get("selection_split"),
-        training=own.config().model_dump(mode="json") if own else None,
+        training=_run_settings(job, own),
         training_seconds=run_result.get("training_seconds"),
         seconds=seconds,
         environment=describe_environment(),
@@ -99,6 +100,12 @@ def record_failure(job: Job, error: Exception, results: Path, runs: Path) -> Cel
     result = CellResult(**_identity(job), unit=unit, error=sentence, environment=describe_environment())
     save_result(path, result)
     return result
+
+
+def _run_settings(job: Job, own: RunFolder | None) -> dict[str, Any] | None:
+    """Return the settings of the cell's own run, which is trained or, for counts and times, only described."""
+    config = own.config() if own else job.training.config if job.training else None
+    return config.model_dump(mode="json") if config else None
 
 
 def _identity(job: Job) -> dict[str, Any]:
@@ -255,10 +262,8 @@ def _train(job: Job, context: RunnerContext) -> dict[str, RunFolder]:
 
     If another runner holds one of them, the others are still trained before TakenError is raised.
     """
-    wanted = {"": job.training, **job.others} if job.training else dict(job.others)
     trained, taken = {}, None
-    for role, training in wanted.items():
-        assert training is not None
+    for role, training in job.roles.items() if job.needs_training else ():
         try:
             trained[role] = train_run(training, context.folders.runs, context.should_stop)
         except TakenError as error:

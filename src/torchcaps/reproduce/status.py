@@ -71,10 +71,9 @@ def plan_rows(jobs: list[Job], folders: Folders) -> tuple[list[tuple[str, ...]],
     for job in jobs:
         state = job_state(job, folders.results)
         time = "" if state == "done" else format_duration(seconds[id(job)])
-        names = [name for name in (job.cell.training, *job.cell.others.values()) if name]
         trainings = [
             _training(name, each.path(folders.runs), users, is_trained(each, folders.runs))
-            for name, each in zip(names, job.trainings, strict=True)
+            for name, each in zip(job.cell.all_trainings, job.trainings, strict=False)
         ]
         rows.append((job.spec.paper, job.table, job.name, str(job.seed), ", ".join(trainings), state, time))
     return rows, sum(estimate or 0.0 for estimate in estimates)

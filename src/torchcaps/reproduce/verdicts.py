@@ -21,6 +21,7 @@ from torchcaps.reproduce.claims_text import (
     claim_cautions,
     comparison_bound,
     format_comparison,
+    measure_record,
 )
 from torchcaps.reproduce.competence import evidence_gaps, exemptions, merge_gaps
 from torchcaps.reproduce.intervals import Interval, holm_adjust, paired_interval, proportion_interval, welch_interval
@@ -29,7 +30,6 @@ from torchcaps.reproduce.spec import Claim, ClaimComparison
 
 Verdict = Literal["holds", "does not hold", "undecided", "not testable yet"]
 VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "undecided", "not testable yet")
-EXACT = "count"  # unit of values that are counted, not estimated
 MIN_SEEDS = 3  # fewest seeds that decide a comparison, except for counts
 LEVEL = 0.05  # of the two-sided test
 COUNTED = "counted"  # the test of exact values
@@ -183,7 +183,7 @@ def _side(found: ComparisonResult) -> Verdict:
 def _interval(weights: Sequence[float], cells: Sequence[Evidence]) -> tuple[Interval | None, str]:
     """Return the interval of a weighted sum of cells, and the name of the test."""
     samples = [list(cell.values.values()) for cell in cells]
-    if all(cell.results[0].unit == EXACT for cell in cells):
+    if all(_exact(cell) for cell in cells):
         center = sum(weight * sample[0] for weight, sample in zip(weights, samples, strict=True))
         return Interval(center, center, center), COUNTED
     images = [cell.images for cell in cells]
@@ -201,6 +201,12 @@ def _interval(weights: Sequence[float], cells: Sequence[Evidence]) -> tuple[Inte
     fewest = min(map(len, samples))
     reason = NUMBERS.get(fewest, "the seeds do not differ at all")
     return percent, f"normal interval over {counted} images: {reason}"
+
+
+def _exact(evidence: Evidence) -> bool:
+    """Whether a value is counted, not estimated."""
+    record = measure_record(evidence.cell)
+    return record is not None and record.exact
 
 
 def _over_seeds(

@@ -110,7 +110,7 @@ class RunConfig(BaseModel):
     def check_model(self, weights: Path | None = None, *, prefix: str = "model.") -> None:
         """Raise an error if the model cannot be built, does not fit into memory, or does not fit a file of weights.
 
-        The model is built on the meta device, so nothing is allocated.
+        Nothing is allocated.
         """
         self.check_registered()
         known = models.get(self.model).settings()
@@ -123,8 +123,7 @@ class RunConfig(BaseModel):
                 raise TorchcapsError(f"{self.model} cannot be built: its setting '{option}' is a number, got {value}")
         if sum(1 for _ in values_in(self.options)) > MOST_VALUES:
             raise TorchcapsError(f"{self.model} cannot be built: its options hold more than {MOST_VALUES} values")
-        with torch.device("meta"), NoValues():  # nothing is allocated
-            shapes = self._create_model()
+        shapes = self.meta_model()
         empty = [name for name, weight in shapes.named_parameters() if not weight.numel()]
         if empty:
             raise TorchcapsError(
@@ -140,6 +139,11 @@ class RunConfig(BaseModel):
             )
         if weights is not None:
             check_weights(weights, shapes, prefix=prefix)
+
+    def meta_model(self) -> Model:
+        """Build the model on the meta device: it has shapes but no values, and nothing is allocated."""
+        with torch.device("meta"), NoValues():
+            return self._create_model()
 
     def _create_model(self) -> Model:
         channels, size, width = self.image_shape

@@ -1,4 +1,4 @@
-"""Accuracy on test images, affine digits, novel viewpoints and generated digits; learning curve; parameters."""
+"""Accuracy on test images, affine digits, novel viewpoints and generated digits; learning curve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchcaps.evaluate.clean import check_digits, first_images, multicrop_score
 from torchcaps.evaluate.viewpoint import FAMILIAR, measure_viewpoints, viewpoint_sets
 from torchcaps.models import Ensemble
 from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, register_measure
-from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, read_validation_metrics
+from torchcaps.train import RunFolder, evaluate_accuracy, load, read_validation_metrics
 from torchcaps.train.splits import training_splits
 
 CHOSEN = "of the checkpoint that validation images chose"
@@ -92,25 +92,6 @@ def ensemble_accuracy(subject: MeasureInput, images: int | None = None) -> Measu
     members = [load(run.path) for run in runs]
     found = evaluate_accuracy(Ensemble(members), test_images(_limited(subject.run, images)))
     return Measurement(100 * found.accuracy, found.images, {"members": len(members)})
-
-
-@register_measure(
-    "parameters",
-    "count",
-    "trained parameters of the network in the size of the paper, decoder included",
-    presupposes_accuracy=False,
-)
-def parameters(subject: MeasureInput, options: dict[str, Any] | None = None) -> Measurement:
-    """``options`` are those of the network in the size of the paper, if the profile gives the run others."""
-    config = subject.run.config()
-    chosen = config.options if options is None else options
-    return Measurement(paper_parameters(config.model_copy(update={"options": chosen})))
-
-
-def paper_parameters(config: RunConfig) -> int:
-    """Return the number of trained parameters of a run's network in the size of the paper."""
-    model = config.model_copy(update={"size": "paper"}).build_model()
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _tested(run: RunFolder, images: int | None) -> tuple[float, int]:

@@ -67,7 +67,7 @@ def alignment_ratio(
     "alignment-random",
     "ratio",
     "alignment ratio of random vectors; mean over a thousand sets of them",
-    presupposes_accuracy=False,
+    network=(),
 )
 def alignment_random(subject: MeasureInput, vectors: int = 5, dimensions: int = 32) -> Measurement:
     """choi2019, section 4.4: the value without any alignment."""

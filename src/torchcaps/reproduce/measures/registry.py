@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.registry import Registry
-from torchcaps.train import RunFolder
+from torchcaps.train import RunConfig, RunFolder
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class MeasureInput:
         seed: seed of the cell, for random numbers of the measure.
         settings: arguments of the measure from the spec.
         shared: folder for files that several cells share.
+        configs: settings of the same runs by role, '' for that of the cell; all that an untrained measure gets.
     """
 
     trained: RunFolder | None
@@ -32,6 +33,7 @@ class MeasureInput:
     seed: int
     settings: dict[str, Any]
     shared: Path
+    configs: dict[str, RunConfig] = field(default_factory=dict)
 
     @property
     def run(self) -> RunFolder:
@@ -63,27 +65,37 @@ class Measurement:
 class MeasureRecord:
     """A registered measure; ``how`` describes how the value is computed, ``unit`` is %, ratio, seconds...
 
-    If it presupposes accuracy, its value decides a claim only if the network meets its competence condition.
+    Args:
+        settings: names of its arguments.
+        network: settings of a run that determine its value, if no network must be trained for it. It then presupposes
+            no accuracy: it decides claims without a competence condition. None if it measures trained networks.
+        exact: whether the value is counted, so that one seed is enough.
     """
 
     name: str
     unit: str
     how: str
     function: Callable[[MeasureInput], Measurement]
-    settings: tuple[str, ...] = ()  # names of its arguments
-    presupposes_accuracy: bool = True
+    settings: tuple[str, ...] = ()
+    network: tuple[str, ...] | None = None
+    exact: bool = False
+
+    @property
+    def trained(self) -> bool:
+        """Whether it measures trained networks."""
+        return self.network is None
 
 
 measures: Registry[MeasureRecord] = Registry("measure")
 
 
 def register_measure(
-    name: str, unit: str, how: str, *, presupposes_accuracy: bool = True
+    name: str, unit: str, how: str, *, network: tuple[str, ...] | None = None, exact: bool = False
 ) -> Callable[[Callable[..., Measurement]], Callable[..., Measurement]]:
     """Register a function of a MeasureInput and keyword arguments as a measure.
 
     The settings of a table apply to all its measures, so settings that the function does not accept are ignored.
-    Counts, times and references that involve no trained network do not presuppose accuracy.
+    ``network`` and ``exact`` are those of MeasureRecord.
     """
 
     def register(function: Callable[..., Measurement]) -> Callable[..., Measurement]:
@@ -92,7 +104,7 @@ def register_measure(
         def with_settings(subject: MeasureInput) -> Measurement:
             return function(subject, **{key: subject.settings[key] for key in known if key in subject.settings})
 
-        measures.add(MeasureRecord(name, unit, how, with_settings, known, presupposes_accuracy))
+        measures.add(MeasureRecord(name, unit, how, with_settings, known, network, exact))
         return function
 
     return register

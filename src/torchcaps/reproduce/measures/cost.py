@@ -1,66 +1,93 @@
-"""Cost relative to another network: parameters, and training time, timed alternately on one thread."""
+"""Parameters and training time, which need no trained network. Times are measured alternately on one thread."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from torchcaps.bench.steps import time_workloads
 from torchcaps.bench.timing import TimingBudget, num_threads, quartiles, ratio
 from torchcaps.bench.workload import NetSpec
+from torchcaps.data import datasets
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import models
-from torchcaps.reproduce.measures.accuracy import paper_parameters
 from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, register_measure
-from torchcaps.train import RunConfig, RunFolder, training_splits
+from torchcaps.train import RunConfig
 from torchcaps.train.sampler import steps_per_epoch
 
 BUDGET = TimingBudget()
+# Settings of a run that determine the number of parameters in the paper's size, and the time of a training step.
+COUNTED = ("model", "options", "image_shape", "class_names")
+TIMED = (*COUNTED, "size", "batch_size", "loss", "reconstruction", "reconstruction_weight")
 
 
 @register_measure(
-    "step-time-ratio",
-    "ratio",
-    "median over rounds of the time of a training step as a share of the other network's, each with its own batch",
-    presupposes_accuracy=False,
+    "parameters",
+    "count",
+    "trained parameters of the network in the size of the paper, decoder included",
+    network=COUNTED,
+    exact=True,
 )
-def step_time_ratio(subject: MeasureInput, form: str = "torchcaps") -> Measurement:
-    """yang2021, figure 4. ``form`` is the implementation of both networks, see ``torchcaps.bench.workload.FORMS``."""
-    return _timed(*_configs(subject), (1, 1), form)
-
-
-@register_measure(
-    "epoch-time-ratio",
-    "ratio",
-    "the ratio of the time of a training step, times that of the number of steps in an epoch",
-    presupposes_accuracy=False,
-)
-def epoch_time_ratio(subject: MeasureInput, form: str = "torchcaps", size: str | None = None) -> Measurement:
-    """choi2019, Table 1. In another ``size`` than that of the runs, both networks have the batch of their recipe."""
-    own, other = _configs(subject)
-    if size is not None:
-        own, other = (
-            config.model_copy(update={"size": size, "batch_size": models.get(config.model).recipe.batch_size})
-            for config in (own, other)
-        )
-    counts = [steps_per_epoch(len(training_splits(config)[0]), config.batch_size) for config in (own, other)]
-    return _timed(own, other, (counts[0], counts[1]), form)
+def parameters(subject: MeasureInput, options: dict[str, Any] | None = None) -> Measurement:
+    """``options`` are those of the network in the size of the paper, if the profile gives the run others."""
+    config = _config(subject, "")
+    return Measurement(paper_parameters(config if options is None else config.model_copy(update={"options": options})))
 
 
 @register_measure(
     "parameter-ratio",
     "ratio",
     "trained parameters in the size of the paper as a share of the other network's",
-    presupposes_accuracy=False,
+    network=COUNTED,
+    exact=True,
 )
 def parameter_ratio(subject: MeasureInput) -> Measurement:
     """choi2019, abstract."""
-    own, other = (paper_parameters(config) for config in _configs(subject))
+    own, other = paper_parameters(_config(subject, "")), paper_parameters(_config(subject, "baseline"))
     return Measurement(own / other, details={"parameters": {"own": own, "baseline": other}})
 
 
-def _configs(subject: MeasureInput) -> tuple[RunConfig, RunConfig]:
-    run: RunFolder = subject.run
-    if "baseline" not in subject.others:
-        raise TorchcapsError(f"the cost of {run.path.name} is a share of another's: name it in the role 'baseline'")
-    return run.config(), subject.others["baseline"].config()
+def paper_parameters(config: RunConfig) -> int:
+    """Return the number of trained parameters of a run's network in the size of the paper."""
+    model = config.model_copy(update={"size": "paper"}).meta_model()
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@register_measure(
+    "step-time-ratio",
+    "ratio",
+    "median over rounds of the time of a training step as a share of the other network's, each with its own batch",
+    network=TIMED,
+)
+def step_time_ratio(subject: MeasureInput, form: str = "torchcaps") -> Measurement:
+    """yang2021, figure 4. ``form`` is the implementation of both networks, see ``torchcaps.bench.workload.FORMS``."""
+    return _timed(_config(subject, ""), _config(subject, "baseline"), (1, 1), form)
+
+
+@register_measure(
+    "epoch-time-ratio",
+    "ratio",
+    "the ratio of the time of a training step, times that of the number of steps in an epoch of all training images",
+    network=(*TIMED, "data"),
+)
+def epoch_time_ratio(subject: MeasureInput, form: str = "torchcaps", size: str | None = None) -> Measurement:
+    """choi2019, Table 1. In another ``size`` than that of the runs, both networks have the batch of their recipe."""
+    own, other = _config(subject, ""), _config(subject, "baseline")
+    if size is not None:
+        own, other = (
+            config.model_copy(update={"size": size, "batch_size": models.get(config.model).recipe.batch_size})
+            for config in (own, other)
+        )
+    counts = [steps_per_epoch(datasets.get(each.data).splits["train"], each.batch_size) for each in (own, other)]
+    return _timed(own, other, (counts[0], counts[1]), form)
+
+
+def _config(subject: MeasureInput, role: str) -> RunConfig:
+    if role not in subject.configs:
+        raise TorchcapsError(
+            "a cost is that of a training, and a ratio needs another one in the role 'baseline': name them in the cell "
+            "of the spec"
+        )
+    return subject.configs[role]
 
 
 def _timed(own: RunConfig, other: RunConfig, steps: tuple[int, int], form: str) -> Measurement:
