@@ -115,19 +115,6 @@ def test_an_ensemble_averages_the_scores_of_its_members(run: RunFolder, tmp_path
         measured("ensemble-accuracy", run)
 
 
-def test_parameters_are_those_of_the_papers_network(tmp_path: Path) -> None:
-    run = small_run(tmp_path / "capsnet", model="capsnet", train_images=40, steps=1, batch_size=8)
-    assert measured("parameters", run).value == 8_215_568  # sabour2017 at 28x28, with its decoder
-
-
-def test_parameters_may_have_other_options_in_the_papers_size(tmp_path: Path) -> None:
-    run = small_run(
-        tmp_path / "wide", model="convnet-avg", options={"filters": 9}, train_images=40, steps=1, batch_size=8
-    )
-    assert measured("parameters", run, options={}).value == 5_332_234
-    assert measured("parameters", run, options={"kernel": 3}).value == 595_210
-
-
 def test_training_images_are_tested_as_they_were_shown(run: RunFolder) -> None:
     training, _ = training_splits(run.config())
     batch = training.batch(torch.arange(300))

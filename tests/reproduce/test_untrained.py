@@ -21,7 +21,9 @@ paper: cost2026
 title: Costs
 authors: Nobody
 trainings:
-  large: {settings: {model: capsnet, data: mnist, epochs: EPOCHS, options: {filters: FILTERS}}}
+  large:
+    settings: {model: capsnet, data: mnist, epochs: EPOCHS, options: {filters: FILTERS}}
+    laptop: {options: {filters: 8}}
   small: {settings: {model: capsnet, data: mnist, options: {decoder: none}}}
 tables:
   table1:

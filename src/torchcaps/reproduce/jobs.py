@@ -123,7 +123,7 @@ def plan_jobs(
         for seed in range(seeds or found.seeds[profile])
         for name, cell in found.cells.items()
         if cell.measure and profile in cell.profiles and (wanted is None or name in wanted)
-        if seed == 0 or not (cell.measure in measures and measures.get(cell.measure).exact)
+        if seed == 0 or not _is_exact(cell)
     ]
 
 
@@ -215,13 +215,19 @@ def _job(spec: Spec, table: str, name: str, profile: Profile, seed: int) -> Job:
     found = spec.tables[table]
     cell = found.cells[name]
     first = seed * cell.members  # ensembles of different seeds share no member
-    training = training_job(spec, cell.training, profile, first) if cell.training else None
-    others = {role: training_job(spec, other, profile, seed) for role, other in cell.others.items()}
+    # What the papers count are their own networks, whatever the profile trains.
+    sizes = "paper" if _is_exact(cell) else profile
+    training = training_job(spec, cell.training, sizes, first) if cell.training else None
+    others = {role: training_job(spec, other, sizes, seed) for role, other in cell.others.items()}
     if cell.training:
         for member in range(1, cell.members):
-            others[f"member-{member}"] = training_job(spec, cell.training, profile, first + member)
+            others[f"member-{member}"] = training_job(spec, cell.training, sizes, first + member)
     settings = {**found.settings.of(profile), **cell.settings}
     return Job(spec, table, name, profile, seed, training, others, settings)
+
+
+def _is_exact(cell: Cell) -> bool:
+    return cell.measure in measures and measures.get(cell.measure).exact  # type: ignore[arg-type]
 
 
 def _relevant(config: RunConfig) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchcaps.bench.steps import time_workloads
 from torchcaps.bench.timing import TimingBudget, num_threads, quartiles, ratio
 from torchcaps.bench.workload import NetSpec
@@ -15,41 +13,37 @@ from torchcaps.train import RunConfig
 from torchcaps.train.sampler import steps_per_epoch
 
 BUDGET = TimingBudget()
-# Settings of a run that determine the number of parameters in the paper's size, and the time of a training step.
-COUNTED = ("model", "options", "image_shape", "class_names")
-TIMED = (*COUNTED, "size", "batch_size", "loss", "reconstruction", "reconstruction_weight")
+# Settings of a run that determine the number of parameters, and the time of a training step.
+COUNTED = ("model", "size", "options", "image_shape", "class_names")
+TIMED = (*COUNTED, "batch_size", "loss", "reconstruction", "reconstruction_weight")
 
 
 @register_measure(
     "parameters",
     "count",
-    "trained parameters of the network in the size of the paper, decoder included",
+    "trained parameters of the network in profile paper, decoder included",
     network=COUNTED,
     exact=True,
 )
-def parameters(subject: MeasureInput, options: dict[str, Any] | None = None) -> Measurement:
-    """``options`` are those of the network in the size of the paper, if the profile gives the run others."""
-    config = _config(subject, "")
-    return Measurement(paper_parameters(config if options is None else config.model_copy(update={"options": options})))
+def parameters(subject: MeasureInput) -> Measurement:
+    return Measurement(_parameters(subject, ""))
 
 
 @register_measure(
     "parameter-ratio",
     "ratio",
-    "trained parameters in the size of the paper as a share of the other network's",
+    "trained parameters in profile paper as a share of the other network's",
     network=COUNTED,
     exact=True,
 )
 def parameter_ratio(subject: MeasureInput) -> Measurement:
     """choi2019, abstract."""
-    own, other = paper_parameters(_config(subject, "")), paper_parameters(_config(subject, "baseline"))
+    own, other = _parameters(subject, ""), _parameters(subject, "baseline")
     return Measurement(own / other, details={"parameters": {"own": own, "baseline": other}})
 
 
-def paper_parameters(config: RunConfig) -> int:
-    """Return the number of trained parameters of a run's network in the size of the paper."""
-    model = config.model_copy(update={"size": "paper"}).meta_model()
-    return sum(parameter.numel() for parameter in model.parameters())
+def _parameters(subject: MeasureInput, role: str) -> int:
+    return sum(parameter.numel() for parameter in _config(subject, role).meta_model().parameters())
 
 
 @register_measure(

@@ -69,7 +69,7 @@ class MeasureRecord:
         settings: names of its arguments.
         network: settings of a run that determine its value, if no network must be trained for it. It then presupposes
             no accuracy: it decides claims without a competence condition. None if it measures trained networks.
-        exact: whether the value is counted, so that one seed is enough.
+        exact: whether the value is counted: one seed is enough, and the network is that of profile paper.
     """
 
     name: str
