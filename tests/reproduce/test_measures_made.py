@@ -28,11 +28,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
 
 def test_times_are_shares_of_the_baselines(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "BUDGET", TimingBudget(rounds=3))
-    clock = {10: 3.0, 40: 2.0}  # seconds of a step by its batch
+    seconds = {10: 3.0, 40: 2.0}  # of a step by its batch
     monkeypatch.setattr(
         cost,
         "time_workloads",
-        lambda jobs, task, budget: {name: [clock[net.batch]] * 3 for name, (net, form) in jobs.items()},
+        lambda jobs, *_: {name: [seconds[net.batch]] * 3 for name, (net, form) in jobs.items()},
     )
     others = {"baseline": runs[1]}
     assert measured("step-time-ratio", runs[0], others).value == 1.5
@@ -50,7 +50,7 @@ def test_both_networks_are_timed_in_the_same_form(runs: list[RunFolder], monkeyp
     monkeypatch.setattr(
         cost,
         "time_workloads",
-        lambda jobs, task, budget: forms.append({form for _, form in jobs.values()}) or {name: [1.0] for name in jobs},
+        lambda jobs, *_: forms.append({form for _, form in jobs.values()}) or {name: [1.0] for name in jobs},
     )
     for settings in ({}, {"form": "plain"}):
         found = measured("step-time-ratio", runs[0], {"baseline": runs[1]}, **settings)
@@ -65,7 +65,7 @@ def test_an_epoch_is_timed_in_the_size_and_form_that_the_paper_compares(
     monkeypatch.setattr(
         cost,
         "time_workloads",
-        lambda jobs, task, budget: (
+        lambda jobs, *_: (
             timed.extend((net.size, net.batch, form) for net, form in jobs.values()) or {name: [1.0] for name in jobs}
         ),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -51,12 +52,17 @@ def time_net(net: NetSpec, thread_count: int, task: str, budget: TimingBudget, f
     }
 
 
-def time_workloads(jobs: dict[str, tuple[NetSpec, str]], task: str, budget: TimingBudget) -> Seconds:
-    """Seconds of a task for several networks and forms, interleaved."""
+def time_workloads(
+    jobs: dict[str, tuple[NetSpec, str]],
+    task: str,
+    budget: TimingBudget,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Seconds:
+    """Seconds of a task for several networks and forms, interleaved; ``clock`` as in time_interleaved."""
     workloads = {name: Workload(net, form) for name, (net, form) in jobs.items()}
     work = {name: partial(TASKS[task], workload) for name, workload in workloads.items()}
     net, _ = next(iter(jobs.values()))
-    return time_interleaved(work, budget, f"{net.model}, {task}")
+    return time_interleaved(work, budget, f"{net.model}, {task}", clock)
 
 
 def measure_memory(nets: Sequence[NetSpec], *, compiled: bool = False) -> Iterator[Row]:
