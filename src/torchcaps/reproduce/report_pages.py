@@ -27,7 +27,7 @@ from torchcaps.reproduce.report import (
 )
 from torchcaps.reproduce.spec import Profile
 from torchcaps.reproduce.tables import table_to_html, table_to_markdown
-from torchcaps.reproduce.verdicts import VERDICTS, ClaimVerdict, ComparisonResult
+from torchcaps.reproduce.verdicts import COUNTED, VERDICTS, ClaimVerdict, ComparisonResult
 
 TITLE = "What the papers claim, and what holds"
 NOT_MEASURED = "Not measured yet."
@@ -210,6 +210,8 @@ def claims_table(verdicts: Mapping[str, ClaimVerdicts]) -> str:
 
 
 def _conditions(profile: Profile, verdict: ClaimVerdict) -> str:
+    if all(result.test == COUNTED for result in verdict.comparisons):
+        return "counted, without training"
     return f"profile {profile}" if verdict.conditional else f"profile {profile}; presupposes no accuracy"
 
 
