@@ -137,10 +137,13 @@ class EMRouting(Routing):
         return Routed(mean, active, couplings)
 
     def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
-        if self.activation != "mdl" or self.mean_damping or not fused_em_applies(factors):
+        schedule = Schedule(
+            self.temperatures, self.expected_mass, self.mass_floor, self.variance_floor, self.mean_damping
+        )
+        betas = (self.beta_u, self.beta_a) if self.activation == "mdl" else None
+        if not fused_em_applies(factors, betas, schedule):
             return None
-        schedule = Schedule(self.temperatures, self.expected_mass, self.mass_floor, self.variance_floor)
-        return Routed(*fused_em(factors, self.beta_u, self.beta_a, schedule, self._route_plainly))
+        return Routed(*fused_em(factors, betas, schedule, self._route_plainly))
 
     def _route_plainly(self, factors: VoteFactors) -> tuple[Tensor, Tensor]:
         assert factors.activation is not None  # checked by fused_em_applies
