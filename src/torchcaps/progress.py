@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -15,6 +17,7 @@ from rich.segment import Segment
 from torchcaps.files import printable
 
 Advance = Callable[[int], None]
+LINE_SECONDS = 30.0  # between two lines of progress in a log file
 
 
 class SafeConsole(Console):
@@ -63,10 +66,35 @@ def progress_bar(description: str, total: int | None, *, unit: str = "") -> Iter
     count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), count, TimeRemainingColumn())
     console = error_console()
-    # No bar in a log file.
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    if not console.is_terminal:  # no bar in a log file
+        with progress_lines(description, total) as advance:
+            yield advance
+        return
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(description, total=total)
         yield lambda amount: progress.update(task, advance=amount)
+
+
+@contextlib.contextmanager
+def progress_lines(description: str, total: int | None) -> Iterator[Advance]:
+    """Print a line every LINE_SECONDS while the block runs, so that a log file shows that it is alive."""
+    done, finished, began = 0, threading.Event(), time.monotonic()
+
+    def advance(amount: int) -> None:
+        nonlocal done
+        done += amount
+
+    def report() -> None:
+        while not finished.wait(LINE_SECONDS):
+            seconds = time.monotonic() - began
+            state = f"{done:,} of {total:,}, " if total else ""
+            error_console().print(f"{description}: {state}after {seconds:.0f} s", soft_wrap=True)
+
+    threading.Thread(target=report, name="progress", daemon=True).start()
+    try:
+        yield advance
+    finally:
+        finished.set()
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
+from torchcaps.cli import console
 from torchcaps.cli.bench import print_result
 from torchcaps.cli.main import app, main
 
@@ -60,6 +61,46 @@ def test_listings_print_only_json(run: Run, command: str) -> None:  # noqa: F811
     assert found
     rows = found["plan"] if isinstance(found, dict) else found
     assert all(isinstance(row, dict) and len(row) > 1 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [
+        ("models", "name"),
+        ("routings", "name"),
+        ("components", "name"),
+        ("attacks", "name"),
+        ("datasets", "name"),
+        ("weights", "name"),
+        ("reproduce hinton2018 table1 --dry-run", "cell"),
+    ],
+)
+def test_listings_fit_in_80_columns(run: Run, command: str, field: str) -> None:  # noqa: F811
+    """Also in a pipe: no cell is cut, and what is an argument of another command is whole."""
+    said = run(*command.split())
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert max(map(len, said.splitlines()[:-1])) <= 80  # the last line is a sentence
+    found = json.loads(run(*command.split(), "--json"))
+    for row in found["plan"] if isinstance(found, dict) else found:
+        assert re.search(rf"(?<![\w-]){re.escape(row[field])}(?![\w-])", said), row[field]
+
+
+def test_a_wide_table_becomes_a_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("a-name", "some words " * 30, "1,234", "")]
+    columns = ("name", "description", "number of parameters", "needs")
+    monkeypatch.setattr(console.out, "_width", 60)
+    console.print_table("Things", columns, rows)
+    title, name, *texts, fact = capsys.readouterr().out.splitlines()
+    assert (title, name, fact) == ("Things", "a-name", "  number of parameters: 1,234")
+    assert " ".join(texts).split() == rows[0][1].split()
+    monkeypatch.setattr(console.out, "_width", 200)
+    console.print_table("Things", columns, rows)
+    assert "\u2503 number of parameters \u2503" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_flags_have_no_value(run: Run, name: str) -> None:  # noqa: F811
+    assert "bool" not in run(*name.split(), "--help").lower()
 
 
 def test_listings_agree_with_the_registries(run: Run) -> None:  # noqa: F811

@@ -44,7 +44,7 @@ def test_a_cell_is_measured_once_and_printed_beside_the_papers(typed: Typed, tmp
 def test_a_plan_changes_nothing(typed: Typed, tmp_path: Path) -> None:  # noqa: F811
     code, said = typed(*RANDOM, "--dry-run")
     assert code == 0, said
-    assert "open" in said
+    assert "\u2502 random \u2502 3 \u2502 0 \u2502 0 s \u2502" in said, "cell, seeds, done, time"
     assert "Total: about 0 s with one worker" in said
     assert not (tmp_path / "results").exists()
 
@@ -85,6 +85,8 @@ def test_papers_lists_every_table(typed: Typed) -> None:  # noqa: F811
     assert all(paper in said for paper in ("chen2019", "choi2019", "gu2021", "hinton2018", "yang2021"))
     assert "\ufffd" not in said, "no control character in a cell"
     assert "?" not in said, "every table has its time before anything was trained"
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert "Accuracy against the iterations of a universal attack" in said, "nothing is cut"
 
 
 SPEC = """

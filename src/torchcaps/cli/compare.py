@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -92,7 +93,11 @@ def compare_command(
     o.write_contact_sheet(first.data, path / "pictures.png", quiet=json)
     with console.resumable(f"the same command with --out {path}"):
         comparison = run_comparison(
-            entries, path, robustness=robustness, match_first=match == "familiar", announce=console.err.print
+            entries,
+            path,
+            robustness=robustness,
+            match_first=match == "familiar",
+            announce=partial(console.err.print, soft_wrap=True),
         )
     report = write_report(comparison)
     if json:

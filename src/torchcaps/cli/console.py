@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from rich.cells import cell_len
 from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +21,9 @@ from torchcaps.progress import SafeConsole, error_console
 out = SafeConsole()
 err = error_console()
 
-LONGEST_NAME = 40  # characters of a first cell that is kept on one line
+MOST_LINES = 3  # of a cell in a table; a table with longer ones is printed as a list
+KEPT = "\N{NO-BREAK SPACE}"
+TEXTS = ("description", "title")  # columns whose name says nothing in a list
 
 
 def log_to_console() -> None:
@@ -30,15 +35,59 @@ def log_to_console() -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int = 0) -> None:
-    """Print a table; its last ``numbers`` columns are right-aligned. Short names in the first column do not wrap."""
+    """Print a table; its last ``numbers`` columns are right-aligned.
+
+    No cell is cut: a table that is too wide for the terminal, or for the 80 columns of a pipe, becomes a list.
+    """
+    cells = [tuple(map(printable, row)) for row in rows]  # before widths are measured
+    whole = [position == 0 or position >= len(columns) - numbers for position in range(len(columns))]
+    least = [
+        _least_width(column, [row[number] for row in cells], whole[number]) for number, column in enumerate(columns)
+    ]
+    if not _fits(cells, least, whole, out.width):
+        _print_list(title, columns, cells)
+        return
     table = Table(title=title, title_justify="left", header_style="bold")
-    names = max((len(row[0]) for row in rows), default=0) <= LONGEST_NAME
-    for position, column in enumerate(columns):
+    for position, (column, width) in enumerate(zip(columns, least, strict=True)):
         justify: Literal["left", "right"] = "right" if position >= len(columns) - numbers else "left"
-        table.add_column(column, justify=justify, no_wrap=names and position == 0)
-    for row in rows:
-        table.add_row(*map(printable, row))  # before rich measures widths
+        table.add_column(column, justify=justify, no_wrap=whole[position], min_width=width)
+    for row in cells:
+        table.add_row(*row)
     out.print(table)
+
+
+def _least_width(column: str, cells: Sequence[str], whole: bool) -> int:
+    """Return the width of a column that cuts no word, and no line if its cells are kept whole."""
+    lines = [line for cell in cells for line in (cell.splitlines() if whole else cell.split())]
+    return max((cell_len(text) for text in [*column.split(), *lines]), default=0)
+
+
+def _fits(rows: Sequence[Sequence[str]], least: Sequence[int], whole: Sequence[bool], width: int) -> bool:
+    """Whether the columns fit in the width with at most MOST_LINES lines per cell."""
+    free = width - 3 * len(least) - 1 - sum(least)
+    needed = 0
+    for position, cells in enumerate(zip(*rows, strict=True)):
+        if not whole[position]:
+            lines = (
+                max(map(cell_len, cells)) / MOST_LINES * (1 + 0.25 / MOST_LINES)
+            )  # words leave a part of a line empty
+            needed += max(0, math.ceil(lines) - least[position])
+    return free >= needed
+
+
+def _print_list(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print each row as its first cell, its long texts and a line with the other facts."""
+    out.print(Text(title, style="bold"))
+    for row in rows:
+        facts = [(name, cell) for name, cell in zip(columns[1:], row[1:], strict=True) if cell]
+        texts = [cell for name, cell in facts if name in TEXTS]
+        # A line may only end between two facts.
+        short = [f"{name}: {cell}".replace(" ", KEPT) for name, cell in facts if name not in TEXTS]
+        out.print(Text(row[0]), soft_wrap=True)
+        for paragraph in (*texts, "; ".join(short)):
+            if paragraph:
+                lines = textwrap.wrap(paragraph, out.width - 2, break_long_words=False, break_on_hyphens=False)
+                out.print(Text(textwrap.indent("\n".join(lines), "  ").replace(KEPT, " ")), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

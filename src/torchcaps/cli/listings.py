@@ -120,13 +120,12 @@ def weights_command(
                 row["data"],
                 f"{row['parameters']:,}",
                 f"{row['test_accuracy']:.2%}",
-                f"{row['test_images']:,}",
                 f"{row['bytes'] / 1e6:.1f}",
             )
             for row in rows.values()
         ]
-        columns = ("name", "data", "parameters", "accuracy", "test images", "MB")
-        console.print_table("Shipped networks", columns, cells, numbers=4)
+        columns = ("name", "data", "parameters", "accuracy", "MB")
+        console.print_table("Shipped networks", columns, cells, numbers=3)
     else:
         _print_card(name)
 

@@ -109,19 +109,22 @@ def reproduce_command(
 def print_plan(jobs: list[Job], folders: Folders, json: bool) -> None:
     from torchcaps.reproduce.engines import default_workers
     from torchcaps.reproduce.estimate import format_duration
-    from torchcaps.reproduce.status import PLAN_COLUMNS, plan_rows
+    from torchcaps.reproduce.status import CELL_COLUMNS, PLAN_COLUMNS, cell_rows, plan_rows
 
-    rows, seconds = plan_rows(jobs, folders)
+    rows, estimates = plan_rows(jobs, folders)
+    seconds = sum(estimate or 0.0 for estimate in estimates)
     if json:
         plan = [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
         console.print_json({"plan": plan, "seconds": seconds})
         return
-    console.print_table("Plan", PLAN_COLUMNS, rows, numbers=1)
+    for title, cells in cell_rows(rows, estimates).items():
+        console.print_table(f"Plan: {title}", CELL_COLUMNS, cells, numbers=3)
     workers = default_workers("local", jobs, console.err.print)
     several = f" ({format_duration(seconds / workers)} with the default of {workers} workers)" if workers > 1 else ""
     console.out.print(
         f"Total: about {format_duration(seconds)} with one worker{several}, without measurements that never ran on "
-        "this machine."
+        "this machine. A training that several cells share counts for the first. --json has every seed and training.",
+        soft_wrap=True,
     )
 
 
@@ -188,5 +191,6 @@ def papers_command(
     console.out.print(
         "For each profile: finished results out of cells times seeds, and the estimated time of all of them with one "
         f"worker, from speeds measured here, otherwise on {shipped_machine()}. Measurements that never ran here are "
-        "not counted."
+        "not counted.",
+        soft_wrap=True,
     )

@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+FAST_MATH = {"contract", "reassoc", "nsz", "arcp"}
 _njit = partial(
     njit,
     nogil=True,
     cache=True,
     error_model="numpy",
-    fastmath={"contract", "reassoc", "nsz", "arcp"},
+    fastmath=FAST_MATH,
     no_cfunc_wrapper=True,
 )
 compiled: Any = _njit()
 # For calls from compiled code only: the Python wrapper takes long to compile.
-inner: Any = _njit(no_cpython_wrapper=True)
+inner: Any = _njit(no_cpython_wrapper=True, forceinline=True, _nrt=False)
 
 # All constants are float32: a Python float would promote a whole expression to float64.
 ZERO, HALF, ONE, TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)

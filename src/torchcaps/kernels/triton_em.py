@@ -89,7 +89,7 @@ class _TritonEM(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph=True
-            return plain_em_gradient(ctx, dmean, dactive)
+            return plain_em_gradient(ctx, dmean.transpose(2, 3), dactive)
         _, active, _, *betas = ctx.saved_tensors
         problem: _Problem = ctx.problem
         means, inverses, variances, bases, masses, normalizers = ctx.kept

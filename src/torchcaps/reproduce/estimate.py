@@ -176,7 +176,7 @@ class Estimator:
         return None if speed is None else training_images(config) / speed
 
     def speed(self, config: RunConfig, threads: int | None = None) -> float | None:
-        """Return images per second from earlier runs, cached timings or the reference machine, else None.
+        """Return images per second from earlier runs, cached timings, the reference machine or a timing, else None.
 
         ``threads`` is a number of threads per training, by default that of this process; earlier runs count whatever
         number they had.
@@ -185,8 +185,8 @@ class Estimator:
         found = self._earlier.get((key, threads)) if threads else self._earlier.get((key, None))
         if found is not None:
             return found
-        cached = cached_speed(config, may_measure=self.may_measure, threads=threads)
-        return cached or shipped_speed(config, threads)
+        known = cached_speed(config, may_measure=False, threads=threads) or shipped_speed(config, threads)
+        return known or cached_speed(config, may_measure=self.may_measure, threads=threads)
 
     @cached_property
     def _earlier(self) -> dict[tuple[str, int | None], float]:

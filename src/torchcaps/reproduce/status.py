@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +61,8 @@ def _ours(good: list[CellResult], found: list[CellResult]) -> str:
 PLAN_COLUMNS = ("paper", "table", "cell", "seed", "training", "state", "time")
 
 
-def plan_rows(jobs: list[Job], folders: Folders) -> tuple[list[tuple[str, ...]], float]:
-    """Return a row for each job, and the total seconds for one worker."""
+def plan_rows(jobs: list[Job], folders: Folders) -> tuple[list[tuple[str, ...]], list[float | None]]:
+    """Return a row for each job, and its seconds: 0 if it is done, None if unknown."""
     todo = [job for job in jobs if job_state(job, folders.results) != "done"]
     estimates = Estimator(folders).seconds(todo)
     seconds = {id(job): estimate for job, estimate in zip(todo, estimates, strict=True)}
@@ -76,7 +76,27 @@ def plan_rows(jobs: list[Job], folders: Folders) -> tuple[list[tuple[str, ...]],
             for name, each in zip(job.cell.all_trainings, job.trainings, strict=False)
         ]
         rows.append((job.spec.paper, job.table, job.name, str(job.seed), ", ".join(trainings), state, time))
-    return rows, sum(estimate or 0.0 for estimate in estimates)
+    return rows, [seconds.get(id(job), 0.0) for job in jobs]
+
+
+CELL_COLUMNS = ("cell", "seeds", "done", "time")
+
+
+def cell_rows(plan: Sequence[Sequence[str]], seconds: Sequence[float | None]) -> dict[str, list[tuple[str, ...]]]:
+    """Group the rows of :func:`plan_rows` by table: a row for each cell, over its seeds."""
+    tables: dict[str, dict[str, list[tuple[str, float | None]]]] = {}
+    for (paper, table, cell, _, _, state, _), each in zip(plan, seconds, strict=True):
+        tables.setdefault(f"{paper} {table}", {}).setdefault(cell, []).append((state, each))
+    return {title: [_cell_row(name, jobs) for name, jobs in cells.items()] for title, cells in tables.items()}
+
+
+def _cell_row(name: str, jobs: list[tuple[str, float | None]]) -> tuple[str, ...]:
+    states = Counter(state for state, _ in jobs)
+    left = [each for state, each in jobs if state != "done"]
+    known = [each for each in left if each is not None]
+    time = "" if not left else format_duration(sum(known) if len(known) == len(left) else None)
+    failed = f", {states['failed']} failed" if states["failed"] else ""
+    return (name, str(len(jobs)), f"{states['done']}{failed}", time)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,6 @@ from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.functional import VoteFactors, softmax_over_parents
-from torchcaps.kernels.dispatch import runs_on_triton
 from torchcaps.kernels.em import Schedule, fused_em, fused_em_applies
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, check_iterations, routings
 
@@ -64,8 +63,6 @@ class EMRouting(Routing):
         mean_damping: weight of the previous mean in the new one.
         mass_floor: distributed uniformly over all children in means and variances, so that they are defined for a
             parent without active children.
-        gradient_steps: the gradient flows through this many of the last M-steps and the E-steps between them; earlier
-            assignments are constants. None: through all.
         recompute: store only the children and recompute votes and routing in the backward pass, a few images at a time.
             For devices and settings without the fused kernel, which never stores votes.
     """
@@ -83,15 +80,12 @@ class EMRouting(Routing):
         variance_floor: float = 0.2,
         mean_damping: float = 0.0,
         mass_floor: float = 1e-7,
-        gradient_steps: int | None = None,
         recompute: bool = False,
     ) -> None:
         super().__init__(shape)
         if activation not in ACTIVATIONS:
             raise unknown_name("EM activation", activation, ACTIVATIONS)
         check_iterations(iterations)
-        if gradient_steps is not None and gradient_steps < 1:
-            raise TorchcapsError(f"EM routing needs a gradient through at least 1 M-step, got {gradient_steps}")
         if iterations < 1 or min(final_lambda, variance_floor, mass_floor) <= 0 or not 0 <= mean_damping < 1:
             raise TorchcapsError(
                 "EM routing needs at least 1 iteration, positive final_lambda, variance_floor and mass_floor, and "
@@ -103,7 +97,6 @@ class EMRouting(Routing):
         self.temperatures = tuple(final_lambda * (1 - 0.95 ** (t + 1)) * ratio for t in range(iterations))
         self.final_lambda, self.variance_floor = final_lambda, variance_floor
         self.mean_damping, self.mass_floor, self.recompute = mean_damping, mass_floor, recompute
-        self.gradient_steps = min(gradient_steps or iterations, iterations)
         distinct = shape.positions * shape.children if shape.distinct is None else shape.distinct
         self.expected_mass = 0.5 * distinct / (shape.positions * shape.parents)
         if activation == "mdl":
@@ -125,8 +118,6 @@ class EMRouting(Routing):
         couplings = [assignment]
         mean: Tensor | None = None
         for iteration in range(self.iterations):
-            if 0 < iteration == self.iterations - self.gradient_steps:
-                assignment, mean = assignment.detach(), None if mean is None else mean.detach()
             weighted = assignment * activation.unsqueeze(3)  # r (B, P, I, J)
             mass = weighted.sum(2)  # (B, P, J)
             share = (weighted + self.mass_floor / votes.shape[2]) / (mass + self.mass_floor).unsqueeze(2)
@@ -146,13 +137,13 @@ class EMRouting(Routing):
         return Routed(mean, active, couplings)
 
     def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
-        if self.activation != "mdl" or self.mean_damping or not fused_em_applies(factors):
+        schedule = Schedule(
+            self.temperatures, self.expected_mass, self.mass_floor, self.variance_floor, self.mean_damping
+        )
+        betas = (self.beta_u, self.beta_a) if self.activation == "mdl" else None
+        if not fused_em_applies(factors, betas, schedule):
             return None
-        if self.gradient_steps < self.iterations and runs_on_triton(factors.poses):
-            return None  # its backward pass goes through all iterations
-        floors = (self.mass_floor, self.variance_floor)
-        schedule = Schedule(self.temperatures, self.expected_mass, *floors, gradient_steps=self.gradient_steps)
-        return Routed(*fused_em(factors, self.beta_u, self.beta_a, schedule, self._route_plainly))
+        return Routed(*fused_em(factors, betas, schedule, self._route_plainly))
 
     def _route_plainly(self, factors: VoteFactors) -> tuple[Tensor, Tensor]:
         assert factors.activation is not None  # checked by fused_em_applies

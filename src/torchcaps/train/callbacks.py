@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from torchcaps.models import Model
-from torchcaps.progress import error_console
+from torchcaps.progress import LINE_SECONDS, error_console
 from torchcaps.train.checkpoint import TrainingProgress
 from torchcaps.train.metrics import MetricRow
 
@@ -43,10 +44,10 @@ class Display:
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
-            disable=not shown or not self.console.is_terminal,  # a log file gets only the validation messages
+            disable=not shown or not self.console.is_terminal,  # a log file gets lines
         )
         self._task = self._bar.add_task(title, total=total, completed=start, state="")
-        self._title = title
+        self._title, self._done, self._total, self._last_line = title, start, total, time.monotonic()
 
     def __enter__(self) -> Display:
         self._bar.start()
@@ -61,13 +62,19 @@ class Display:
         """Advance the bar by one step."""
         state = f"loss {loss:.4f}  accuracy {accuracy:.2%}  {images_per_second:,.0f} images/s"
         self._bar.update(self._task, advance=1, state=state)
+        self._done += 1
+        silent = time.monotonic() - self._last_line
+        if self.shown and not self.console.is_terminal and silent >= LINE_SECONDS:
+            self._print(f"step {self._done:,} of {self._total:,}, {state.replace('  ', ', ')}")
 
     def validated(self, row: MetricRow) -> None:
         """Print the result of a validation."""
         if not self.shown:
             return
-        self.console.print(
-            f"{self._title}: epoch {row.epoch:.2f}, validation accuracy {row.accuracy:.2%}, "
-            f"{row.images_per_second:,.0f} images/s",
-            highlight=False,
+        self._print(
+            f"epoch {row.epoch:.2f}, validation accuracy {row.accuracy:.2%}, {row.images_per_second:,.0f} images/s"
         )
+
+    def _print(self, message: str) -> None:
+        self._last_line = time.monotonic()
+        self.console.print(f"{self._title}: {message}", highlight=False, soft_wrap=True)
