@@ -65,8 +65,11 @@ def test_trials_and_rates_have_sections(script: dict[str, Any], tmp_path: Path) 
     accuracies = {"0.002": 0.98, "0.004": 0.985, "0.008": None}
     chosen = {"suggested": 0.004, "validation_accuracy": accuracies, "peak": 0.004}
     trial = {"name": "identity", "seed": 0, "points": CURVE}
+    gradient = {"iterations": 3, "layer": "class capsules"}
+    gradient |= {"median_norm": 1.9, "largest_norm": 8.67, "cosine_with_2": 0.21}
     results: dict[str, list[dict[str, Any]]] = {
         "rates": [{"trainings": "sabour2017/capsnet", "kind": kind, **chosen}],
+        "gradients": [gradient],
         "trials": [trial, trial | {"name": "random", "points": []}],
     }
     (tmp_path / "bench").mkdir()
@@ -77,5 +80,6 @@ def test_trials_and_rates_have_sections(script: dict[str, Any], tmp_path: Path) 
     page = script["page"](tmp_path / "bench")
     row = "| sabour2017/capsnet | capsnet, laptop | 0.004 | 0.002: 98.0%, 0.004: 98.5%, 0.008: diverged | 0.004 |"
     assert row in page
-    assert "| identity | 0 | 99.10% | 101 |" in page
-    assert "| random | 0 | failed |  |" in page
+    assert "| identity | 0 | 120,000 | 99.10% | 101 |" in page
+    assert "| random | 0 |  | failed |  |" in page
+    assert "| 3 | class capsules | 1.9 | 8.7 | 0.21 |" in page

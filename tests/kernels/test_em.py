@@ -86,6 +86,17 @@ def test_agrees_with_the_plain_form(name: str, settings: str, iterations: int) -
     assert worst(fused_gradients, plain_gradients) < 1e-4
 
 
+@pytest.mark.parametrize("gradient_steps", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ["stride 2, children left over", "coordinates"])
+def test_a_gradient_through_the_last_iterations_agrees_with_the_plain_form(name: str, gradient_steps: int) -> None:
+    layer, capsules = make(name, iterations=4, gradient_steps=gradient_steps, mean_damping=0.1)
+    fused, fused_gradients = gradients(layer, capsules)
+    with use_kernels("plain"):
+        plain, plain_gradients = gradients(layer, capsules)
+    assert worst(fused, plain) < 1e-5
+    assert worst(fused_gradients, plain_gradients) < 1e-4
+
+
 @pytest.mark.parametrize("iterations", [3, 5])
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("name", ["stride 1", "vector pose", "coordinates"])

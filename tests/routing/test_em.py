@@ -104,6 +104,24 @@ def test_gradient_in_double_precision(activation: str) -> None:
     assert torch.autograd.gradcheck(outcome, (votes, present, *routing.parameters()), fast_mode=True)
 
 
+def test_a_gradient_through_one_m_step_takes_assignments_as_constants() -> None:
+    votes = torch.randn(2, 4, 18, 3, 4, dtype=torch.float64, requires_grad=True)
+    present = torch.rand(2, 4, 18, dtype=torch.float64, requires_grad=True)
+    routing = em(votes, iterations=3, gradient_steps=1)
+    slopes = torch.randn(2, 4, 3, 4, dtype=torch.float64)
+    routed = route(routing, votes, present, CONV.child_index)
+    found = torch.autograd.grad((routed.pose * slopes).sum(), (votes, present))
+    weights = routed.couplings[-1].detach() * present.unsqueeze(3)  # r (B, P, I, J)
+    mean = torch.einsum("bpij,bpijd->bpjd", weights, votes) / weights.sum(2).unsqueeze(3)
+    expected = torch.autograd.grad((mean * slopes).sum(), (votes, present))
+    for each, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(each, wanted, rtol=1e-4, atol=1e-6)
+    whole = route(em(votes, iterations=3), votes, present, CONV.child_index)
+    torch.testing.assert_close(whole.pose, routed.pose)  # only the gradient differs
+    other = torch.autograd.grad((whole.pose * slopes).sum(), (votes, present))
+    assert not torch.allclose(found[0], other[0], rtol=1e-2)
+
+
 def test_second_gradient_in_double_precision() -> None:
     votes = torch.randn(1, 4, 18, 3, 4, dtype=torch.float64, requires_grad=True)
     present = torch.rand(1, 4, 18, dtype=torch.float64, requires_grad=True)
@@ -199,6 +217,8 @@ def test_wrong_settings_are_refused_when_built() -> None:
     for wrong in ({"iterations": 0}, {"final_lambda": 0.0}, {"variance_floor": -1.0}, {"mean_damping": 1.0}):
         with pytest.raises(TorchcapsError, match="EM routing needs at least 1 iteration, positive"):
             EMRouting(shape, **wrong)
+    with pytest.raises(TorchcapsError, match="a gradient through at least 1 M-step, got 0"):
+        EMRouting(shape, gradient_steps=0)
     with pytest.raises(TorchcapsError, match="routing 'em' does not take these settings"):
         create_routing("em", shape, speed=3)
 

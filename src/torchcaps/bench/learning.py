@@ -9,7 +9,7 @@ for AR CapsNet and G-CapsNet are untested.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
@@ -88,13 +88,19 @@ class CurveRecorder(Callback):
         self.since = time.process_time()  # the validation is not part of a step
 
 
-def measure_curve(config: RunConfig, evaluated: ImageSet | None = None, evaluations: int = EVALUATIONS) -> Row:
+def measure_curve(
+    config: RunConfig,
+    evaluated: ImageSet | None = None,
+    evaluations: int = EVALUATIONS,
+    change: Callable[[Model], None] | None = None,
+) -> Row:
     """Train a model on one thread; return its accuracy against images and core-seconds.
 
     Args:
         config: the training.
         evaluated: images of the curve; None: up to 5,000 test images, evenly spaced.
         evaluations: number of points of the curve.
+        change: changes the model before it is trained, for a trial of something that is no setting.
     """
     training, validation = training_splits(config)
     if evaluated is None:
@@ -105,6 +111,8 @@ def measure_curve(config: RunConfig, evaluated: ImageSet | None = None, evaluati
     with num_threads(1):
         torch.manual_seed(config.seed)
         model = config.build_model()
+        if change is not None:
+            change(model)
         recorder = CurveRecorder(
             model,
             evaluated,

@@ -28,19 +28,24 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Constants of the procedure: lambda of each iteration, unit of mass, floors of mass and variance, mean damping."""
+    """Constants of the procedure: lambda of each iteration, unit of mass, floors of mass and variance, mean damping.
+
+    The backward pass goes through the last ``gradient_steps`` M-steps; None: through all.
+    """
 
     temperatures: tuple[float, ...]
     expected_mass: float
     mass_floor: float
     variance_floor: float
     mean_damping: float = 0.0
+    gradient_steps: int | None = None
 
 
 def fused_em_applies(factors: VoteFactors, betas: Pair | None, schedule: Schedule) -> bool:
     """Whether a fused kernel supports these tensors: float32 on a CPU, or on a GPU with Triton, in eager mode.
 
-    Triton's kernel computes neither mixing proportions (``betas`` is None) nor mean damping.
+    Triton's kernel computes neither mixing proportions (``betas`` is None) nor mean damping, and its gradient goes
+    through all iterations.
     """
     if factors.activation is None:
         return False
@@ -48,7 +53,8 @@ def fused_em_applies(factors: VoteFactors, betas: Pair | None, schedule: Schedul
     if runs_on_triton(*tensors):
         from torchcaps.kernels.triton_em import em_tile_fits
 
-        return betas is not None and not schedule.mean_damping and em_tile_fits(factors)
+        whole = schedule.gradient_steps in (None, len(schedule.temperatures))
+        return betas is not None and not schedule.mean_damping and whole and em_tile_fits(factors)
     return fused_is_chosen() and all(map(runs_compiled, tensors))
 
 
@@ -139,8 +145,8 @@ class _FusedEM(torch.autograd.Function):
                 shares = problem.assignments(2, wide.shape[2])
                 buffers = shares[: len(shares) // 2], shares[len(shares) // 2 :], *problem.buffers(2)
                 em_backward(
-                    *blocks, *problem.constants, *wide, *narrow, sums, *dpair, problem.to_lanes(dscore[images]),
-                    *slopes, *totals, *buffers,
+                    *blocks, *problem.constants, problem.start, *wide, *narrow, sums, *dpair,
+                    problem.to_lanes(dscore[images]), *slopes, *totals, *buffers,
                 )  # fmt: skip
                 scatter_children(slopes[0], problem.child, dposes[images])
                 scatter_children(slopes[1][:, :, None], problem.child, dchildren[images])
@@ -187,6 +193,7 @@ class _Problem:
         (self.positions, self.slots), self.steps = self.child.shape, len(schedule.temperatures)
         self.size = self.rows * 4 * self.weight.shape[2]  # D, filled up
         self.mixing = not len(beta_u)
+        self.start = self.steps - schedule.gradient_steps if schedule.gradient_steps else 0
         parents = np.bincount(self.child.ravel(), minlength=self.poses.shape[1]) * self.types
         self.prior = (1 / np.maximum(parents, 1)).astype(np.float32)
         offset = factors.offset.detach().unflatten(1, (self.rows, self.width))

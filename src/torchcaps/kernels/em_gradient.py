@@ -163,11 +163,26 @@ def m_step_backward(t, n, j, active, prior, norms, base, balance, dmass, near, p
 
 @inner
 def vote_gradients(
-    n, j, votes, active, prior, shares, slopes, norms, spread, means, inverses, dmeans, dvariances, weight, dvotes
+    n,
+    j,
+    start,
+    votes,
+    active,
+    prior,
+    shares,
+    slopes,
+    norms,
+    spread,
+    means,
+    inverses,
+    dmeans,
+    dvariances,
+    weight,
+    dvotes,
 ):
-    """Gradients of a block's votes for one parent, as a sum over the iterations."""
+    """Gradients of a block's votes for one parent, as a sum over the iterations from ``start``."""
     last = means.shape[0] - 1
-    for t in range(last + 1):
+    for t in range(start, last + 1):
         norm = vload(norms, (t, j))
         for i in range(votes.shape[0]):
             share = vload(prior, (n, i)) if t == 0 else vload(shares, (t - 1, n, i, j))
@@ -186,7 +201,7 @@ def vote_gradients(
                 y1 = w * g1 + (w * s1 - slope * i1) * (v1 - m1)
                 y2 = w * g2 + (w * s2 - slope * i2) * (v2 - m2)
                 y3 = w * g3 + (w * s3 - slope * i3) * (v3 - m3)
-                if t > 0:
+                if t > start:
                     z0, z1, z2, z3 = vload4(dvotes, (i, d))
                     y0, y1, y2, y3 = y0 + z0, y1 + z1, y2 + z2, y3 + z3
                 if t == last:
@@ -239,10 +254,10 @@ def pose_and_weight_gradients(n, j, poses, weights, kind, dvotes, dposes, dweigh
 @compiled
 def em_backward(
     poses, active, prior, owner, weights, offsets, kind, beta_u, beta_a, temperatures, expected, floor, epsilon,
-    damping, width, means, inverses, masses, costs, scores, bases, sums, dmeans, dvariances, dscores,
+    damping, width, start, means, inverses, masses, costs, scores, bases, sums, dmeans, dvariances, dscores,
     dposes, dactive, dweights, dbeta_u, dbeta_a, shares, slopes, votes, dvotes, weight, near,
 ):  # fmt: skip
-    """All iterations of the blocks, backward.
+    """Iterations of the blocks, backward from the last to ``start``, whose assignments are constants.
 
     On entry ``dmeans[-1]`` and ``dscores`` (N, J) hold the gradients of the result, and the rest of ``dmeans``, and
     ``dvariances``, are zero. The following arguments that begin with ``d`` are accumulated into.
@@ -259,7 +274,7 @@ def em_backward(
     )  # fmt: skip
     norms = np.empty((iterations, types, LANES), np.float32)
     leaning, leaning_next = np.zeros(sums.shape[1], np.float32), np.zeros(sums.shape[1], np.float32)
-    for t in range(iterations - 1, -1, -1):
+    for t in range(iterations - 1, start - 1, -1):
         leaning[:] = leaning_next
         leaning_next[:] = ZERO
         for n in range(blocks):
@@ -288,10 +303,10 @@ def em_backward(
                 m_step_backward(
                     t, n, j, active, prior, norms, base, balance, dmass, near, pull, logs, shares, slopes, felt
                 )
-                if t == 0:
+                if t == start:
                     vote_gradients(
-                        n, j, votes, active, prior, shares, slopes, norms, spread, means, inverses, dmeans, dvariances,
-                        weight, dvotes,
+                        n, j, start, votes, active, prior, shares, slopes, norms, spread, means, inverses, dmeans,
+                        dvariances, weight, dvotes,
                     )  # fmt: skip
                     pose_and_weight_gradients(n, j, poses, weights, kind, dvotes, dposes, dweights)
             for i in range(slots):

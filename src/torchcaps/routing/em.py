@@ -63,6 +63,8 @@ class EMRouting(Routing):
         mean_damping: weight of the previous mean in the new one.
         mass_floor: distributed uniformly over all children in means and variances, so that they are defined for a
             parent without active children.
+        gradient_steps: the gradient flows through this many of the last M-steps and the E-steps between them; earlier
+            assignments are constants. None: through all.
         recompute: store only the children and recompute votes and routing in the backward pass, a few images at a time.
             For devices and settings without the fused kernel, which never stores votes.
     """
@@ -80,12 +82,15 @@ class EMRouting(Routing):
         variance_floor: float = 0.2,
         mean_damping: float = 0.0,
         mass_floor: float = 1e-7,
+        gradient_steps: int | None = None,
         recompute: bool = False,
     ) -> None:
         super().__init__(shape)
         if activation not in ACTIVATIONS:
             raise unknown_name("EM activation", activation, ACTIVATIONS)
         check_iterations(iterations)
+        if gradient_steps is not None and gradient_steps < 1:
+            raise TorchcapsError(f"EM routing needs a gradient through at least 1 M-step, got {gradient_steps}")
         if iterations < 1 or min(final_lambda, variance_floor, mass_floor) <= 0 or not 0 <= mean_damping < 1:
             raise TorchcapsError(
                 "EM routing needs at least 1 iteration, positive final_lambda, variance_floor and mass_floor, and "
@@ -97,6 +102,7 @@ class EMRouting(Routing):
         self.temperatures = tuple(final_lambda * (1 - 0.95 ** (t + 1)) * ratio for t in range(iterations))
         self.final_lambda, self.variance_floor = final_lambda, variance_floor
         self.mean_damping, self.mass_floor, self.recompute = mean_damping, mass_floor, recompute
+        self.gradient_steps = min(gradient_steps or iterations, iterations)
         distinct = shape.positions * shape.children if shape.distinct is None else shape.distinct
         self.expected_mass = 0.5 * distinct / (shape.positions * shape.parents)
         if activation == "mdl":
@@ -118,6 +124,8 @@ class EMRouting(Routing):
         couplings = [assignment]
         mean: Tensor | None = None
         for iteration in range(self.iterations):
+            if 0 < iteration == self.iterations - self.gradient_steps:
+                assignment, mean = assignment.detach(), None if mean is None else mean.detach()
             weighted = assignment * activation.unsqueeze(3)  # r (B, P, I, J)
             mass = weighted.sum(2)  # (B, P, J)
             share = (weighted + self.mass_floor / votes.shape[2]) / (mass + self.mass_floor).unsqueeze(2)
@@ -137,8 +145,9 @@ class EMRouting(Routing):
         return Routed(mean, active, couplings)
 
     def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
+        floors = (self.mass_floor, self.variance_floor)
         schedule = Schedule(
-            self.temperatures, self.expected_mass, self.mass_floor, self.variance_floor, self.mean_damping
+            self.temperatures, self.expected_mass, *floors, self.mean_damping, gradient_steps=self.gradient_steps
         )
         betas = (self.beta_u, self.beta_a) if self.activation == "mdl" else None
         if not fused_em_applies(factors, betas, schedule):
