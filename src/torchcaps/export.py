@@ -25,15 +25,21 @@ from torchcaps.progress import progress_bar
 __all__ = ["FORMATS", "ExportResult", "export_model"]
 
 INPUT = "images"
-OUTPUTS = ("scores", "pose")  # models without capsules have no pose
-TOLERANCE = 1e-5  # largest difference between the scores of the file and of the model
-BATCHES = (1, 3)  # batch sizes on which scores are compared
+BATCH = "batch"  # the name of the first axis
+OUTPUTS = ("probabilities", "scores", "pose")  # models without capsules have no pose
+TOLERANCE = 1e-5  # largest difference between the probabilities and scores of the file and of the model
+BATCHES = (1, 3)  # batch sizes on which they are compared
 
-ScoreFunction = Callable[[Tensor], Tensor]
+Answer = Callable[[Tensor], Tensor]  # images to probabilities and scores, (B, 2 * classes)
 
 
 class TensorOutputs(nn.Module):
-    """A model that returns plain tensors: scores (B, classes) and, with capsules, pose (B, classes, D)."""
+    """A model that returns plain tensors: probabilities, scores and, with capsules, pose.
+
+    Probabilities are those that ``torchcaps predict`` prints: the softmax of the logits.
+
+    Shapes: probabilities and scores (B, classes); pose (B, classes, D).
+    """
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -41,7 +47,8 @@ class TensorOutputs(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         output = self.model(images)
-        return (output.scores,) if output.pose is None else (output.scores, output.pose)
+        answers = (output.logits.softmax(1), output.scores)
+        return answers if output.pose is None else (*answers, output.pose)
 
 
 def trace(model: Model) -> ExportedProgram:
@@ -51,7 +58,7 @@ def trace(model: Model) -> ExportedProgram:
     one.
     """
     was_training = model.training
-    images: Any = {0: Dim("batch", min=1)}
+    images: Any = {0: Dim(BATCH, min=1)}
     try:
         with use_kernels("plain"), torch.no_grad():
             return torch.export.export(
@@ -67,22 +74,22 @@ def example_images(model: Model, count: int) -> Tensor:
     return torch.rand(count, *model.image_shape, generator=torch.Generator().manual_seed(count)).to(device)
 
 
-def check_scores(model: Model, answer: ScoreFunction) -> float:
-    """Return the largest difference between the scores of a model and of an exported file; too large is an error."""
+def check_answers(model: Model, answer: Answer) -> float:
+    """Return the largest difference between the answers of a model and of an exported file; too large is an error."""
     was_training = model.training
     differences = list[float]()
     try:
         with use_kernels("plain"), torch.no_grad():
             for count in BATCHES:
                 images = example_images(model, count)
-                wanted = model.eval()(images).scores
+                wanted = torch.cat(TensorOutputs(model.eval())(images)[:2], 1)
                 differences.append((answer(images).to(wanted) - wanted).abs().max().item())
     finally:
         model.train(was_training)
     if not max(differences) <= TOLERANCE:  # also for NaN
         raise TorchcapsError(
-            f"the exported scores differ from the model's by {max(differences):.1e}, more than {TOLERANCE:.0e}: "
-            "nothing was written"
+            f"the exported probabilities or scores differ from the model's by {max(differences):.1e}, more than "
+            f"{TOLERANCE:.0e}: nothing was written"
         )
     return max(differences)
 
@@ -91,8 +98,8 @@ MODULES = ("onnx", "onnxruntime", "onnxscript")
 ERRORS_ONLY = 3  # log level of onnxruntime: no warnings about constants
 
 
-def write_onnx(program: ExportedProgram, target: Path, details: dict[str, str]) -> ScoreFunction:
-    """Write an ONNX file with a dynamic batch size; return a function that computes its scores."""
+def write_onnx(program: ExportedProgram, target: Path, details: dict[str, str]) -> Answer:
+    """Write an ONNX file with a dynamic batch size; return a function that computes its answers."""
     need_extra("export", "an ONNX file", *MODULES)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision is not installed
     outputs = OUTPUTS[: len(program.graph_signature.user_outputs)]
@@ -100,11 +107,20 @@ def write_onnx(program: ExportedProgram, target: Path, details: dict[str, str]) 
         warnings.simplefilter("ignore", FutureWarning)  # about PyTorch internals
         exported = torch.onnx.export(program, dynamo=True, verbose=False, input_names=[INPUT], output_names=outputs)
     assert exported is not None  # None only if a file name was given
+    name_batch_axis(exported.model.graph)
     exported.model.metadata_props.update(details)
     exported.model.producer_name = "torchcaps"
     exported.save(target, external_data=False)
     session = open_session(target, threads=1)
-    return lambda images: torch.from_numpy(session.run(["scores"], {INPUT: images.cpu().numpy()})[0])
+    return lambda images: torch.cat(
+        [torch.from_numpy(each) for each in session.run(OUTPUTS[:2], {INPUT: images.cpu().numpy()})], 1
+    )
+
+
+def name_batch_axis(graph: Any) -> None:
+    """Name the first axis of inputs and outputs; the exporter names it after a symbol of its own."""
+    for value in (*graph.inputs, *graph.outputs):
+        value.shape = type(value.shape)([BATCH, *value.shape.dims[1:]])
 
 
 def open_session(file: Path, threads: int) -> Any:
@@ -120,15 +136,15 @@ def open_session(file: Path, threads: int) -> Any:
 DETAILS = "torchcaps.json"  # name of the metadata, for torch.export.load(extra_files=...)
 
 
-def write_program(program: ExportedProgram, target: Path, details: dict[str, str]) -> ScoreFunction:
-    """Write a file for ``torch.export.load``; return a function that computes its scores."""
+def write_program(program: ExportedProgram, target: Path, details: dict[str, str]) -> Answer:
+    """Write a file for ``torch.export.load``; return a function that computes its answers."""
     with target.open("wb") as stream, warnings.catch_warnings():  # a path would have to end in .pt2
         # A false alarm for channels_last kernels; the file is verified below.
         warnings.filterwarnings("ignore", message="No complete tensor found")
         torch.export.save(program, stream, extra_files={DETAILS: json.dumps(details)})
     with target.open("rb") as stream:
         run = torch.export.load(stream).module()
-    return lambda images: run(images)[0]
+    return lambda images: torch.cat(run(images)[:2], 1)
 
 
 @dataclass(frozen=True)
@@ -136,7 +152,7 @@ class ExportFormat:
     """A file format: its suffix and the function that writes it."""
 
     suffix: str
-    write: Callable[[ExportedProgram, Path, dict[str, str]], ScoreFunction]
+    write: Callable[[ExportedProgram, Path, dict[str, str]], Answer]
 
 
 FORMATS = {"onnx": ExportFormat(".onnx", write_onnx), "torch": ExportFormat(".pt2", write_program)}
@@ -144,7 +160,7 @@ FORMATS = {"onnx": ExportFormat(".onnx", write_onnx), "torch": ExportFormat(".pt
 
 @dataclass(frozen=True)
 class ExportResult:
-    """An exported file; ``difference`` is the largest difference between its scores and PyTorch's."""
+    """An exported file; ``difference`` is the largest difference between its answers and PyTorch's."""
 
     path: Path
     difference: float
@@ -152,10 +168,10 @@ class ExportResult:
 
 
 def export_model(source: str | Path | Model, target: str | Path | None = None, *, to: str = "onnx") -> ExportResult:
-    """Export a model to a file, after comparing its scores with PyTorch's.
+    """Export a model to a file, after comparing its answers with PyTorch's.
 
     The input of the exported model is ``images`` (batch, channels, height, width) with any batch size; the outputs are
-    ``scores`` (batch, classes) and, with capsules, ``pose`` (batch, classes, D).
+    ``probabilities`` and ``scores`` (batch, classes) and, with capsules, ``pose`` (batch, classes, D).
 
     Args:
         source: a run directory, the name of pretrained weights, or a model.
@@ -169,7 +185,7 @@ def export_model(source: str | Path | Model, target: str | Path | None = None, *
     form = FORMATS[to]
     path = home.with_name(f"{home.name}{form.suffix}") if target is None else Path(target)
     with progress_bar(f"exporting to {path.name}", None), atomic_path(path) as temporary:
-        difference = check_scores(model, form.write(trace(model), temporary, details))
+        difference = check_answers(model, form.write(trace(model), temporary, details))
     return ExportResult(path, difference, details)
 
 

@@ -244,5 +244,5 @@ def export_command(
     console.out.print(f"Written: {written.path}", soft_wrap=True)
     expected = written.details["preprocessing"]
     console.out.print(
-        f"Largest difference from PyTorch's scores: {written.difference:.0e}. Input: {expected}.", soft_wrap=True
+        f"Largest difference from PyTorch's answers: {written.difference:.0e}. Input: {expected}.", soft_wrap=True
     )
