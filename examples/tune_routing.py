@@ -1,4 +1,4 @@
-"""Tune dynamic routing with Optuna: pip install 'torchcaps[tune]'; python examples/tune_routing.py
+"""Tune dynamic routing with Optuna: pip install -e '.[tune]'; python examples/tune_routing.py
 
 Every trial trains a small CapsNet with its own number of iterations and learning rate. A callback prunes unpromising
 trials after each validation. The test set is not used.

@@ -20,7 +20,7 @@ PAGE = """# GPU kernels
 On an NVIDIA GPU (compute capability 7.0 or newer) or an AMD GPU that PyTorch supports, EM routing and dynamic
 routing run as [Triton](https://triton-lang.org) kernels: votes are computed from poses and W in registers, in every
 pass, forward and backward, and never stored. PyTorch for CUDA installs Triton; with another build of PyTorch,
-`pip install 'torchcaps[gpu]'` does. `torchcaps doctor` lists the kernels that each routing uses, and
+`pip install -e '.[gpu]'` does. `torchcaps doctor` lists the kernels that each routing uses, and
 `TORCHCAPS_KERNELS=plain` disables them.
 
 **No speed is claimed.** The kernels were written and tested without a GPU:

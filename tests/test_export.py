@@ -115,7 +115,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(TorchcapsError, match=r"has no config\.yaml, so it is not a run"):
         export_model(tmp_path)
     monkeypatch.setattr("torchcaps.errors.find_spec", lambda name: None)
-    with pytest.raises(TorchcapsError, match=r"needs onnx and .*: pip install 'torchcaps\[export\]'"):
+    with pytest.raises(TorchcapsError, match=r"needs onnx and .*: run pip install -e '\.\[export\]'"):
         export_model(torchcaps.create_model("lenet", size="laptop"), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
 

@@ -20,7 +20,7 @@ from torchcaps.data import datasets
 from torchcaps.data.io.download import data_folders
 from torchcaps.data.registry import BY_HAND, GENERATED, HERE, TO_FETCH, dataset_status
 from torchcaps.environment import package_version, processor_name
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, install_command
 from torchcaps.files import cache_folder
 from torchcaps.kernels import autotune
 from torchcaps.kernels.dispatch import kernel_choice, triton_supports
@@ -65,7 +65,7 @@ def check_packages() -> list[Diagnosis]:
     found = [Diagnosis("packages", ", ".join(f"{name} {version}" for name, version in versions.items()), advice)]
     for extra, packages in extras.items():
         absent = [name for name in packages if package_version(name) is None]
-        state = f"needs {', '.join(absent)}: pip install 'torchcaps[{extra}]'" if absent else "installed"
+        state = f"needs {', '.join(absent)}: {install_command(extra)}" if absent else "installed"
         found.append(Diagnosis(f"extra {extra}", state))
     return found
 
@@ -243,7 +243,7 @@ def _routing_kernel(fused: bool, device: str) -> str:
     limits = "plain in float64, with torch.compile and for second derivatives"
     if device == "cuda":
         if find_spec("triton") is None:
-            return "plain: Triton is not installed: pip install 'torchcaps[gpu]'"
+            return f"plain: Triton is not installed: {install_command('gpu')}"
         if not triton_supports(torch.device(device)):
             return "plain: Triton needs a GPU of compute capability 7.0 or newer"
         return f"fused on the GPU by Triton; {limits}"

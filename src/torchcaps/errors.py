@@ -35,8 +35,13 @@ def need_extra(extra: str, purpose: str, *modules: str) -> None:
 
     >>> need_extra("export", "an ONNX file", "no_such_module")
     Traceback (most recent call last):
-    torchcaps.errors.TorchcapsError: an ONNX file needs no_such_module: pip install 'torchcaps[export]'
+    torchcaps.errors.TorchcapsError: an ONNX file needs no_such_module: run pip install -e '.[export]' in your clone
     """
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
-        raise TorchcapsError(f"{purpose} needs {' and '.join(missing)}: pip install 'torchcaps[{extra}]'")
+        raise TorchcapsError(f"{purpose} needs {' and '.join(missing)}: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return how to install optional dependencies. torchcaps is installed from its repository, not from PyPI."""
+    return f"run pip install -e '.[{extra}]' in your clone"

@@ -30,7 +30,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("torchcaps.errors.find_spec", lambda name: None)
     (check,) = CASES["onnx"](ONCE)
     assert check.measured is None
-    assert "pip install 'torchcaps[export]'" in check.note
+    assert "pip install -e '.[export]'" in check.note
 
 
 def test_the_networks_are_there() -> None:

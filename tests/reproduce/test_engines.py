@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, install_command
 from torchcaps.reproduce import engines
 from torchcaps.reproduce.engines import default_workers, run_on_engine
 from torchcaps.reproduce.jobs import Job, plan_jobs
@@ -121,7 +121,7 @@ def test_profile_desk_has_one_thread_and_one_worker_per_core(tmp_path: Path, mon
     assert said == []
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert default_workers("local", jobs, said.append) == 1
-    assert said == ["one worker on 2 cores: pip install 'torchcaps[cluster]' for one worker per core"]
+    assert said == [f"one worker on 2 cores; for one worker per core, {install_command('cluster')}"]
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from torchcaps.attacks.base import Attack, AttackRecord, attacks
 from torchcaps.attacks.model_wrapper import BudgetExhausted, ModelWrapper
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, install_command
 
 PACKAGE_NORMS = {"linf": "Linf", "l2": "L2"}
 SILENT_LOGGER = logging.getLogger("torchcaps.attacks.autoattack")
@@ -105,9 +105,7 @@ def _import_package() -> Any:
     try:
         import pyautoattack
     except ModuleNotFoundError as error:
-        raise TorchcapsError(
-            "autoattack needs the package pyautoattack: install it with pip install 'torchcaps[attacks]'"
-        ) from error
+        raise TorchcapsError(f"autoattack needs the package pyautoattack: {install_command('attacks')}") from error
     return pyautoattack
 
 

@@ -14,7 +14,7 @@ import typer
 
 from torchcaps.cli import console
 from torchcaps.cli.options import Plugin
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, install_command
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -92,7 +92,7 @@ def create_service(
 ) -> tuple[FastAPI, socket.socket, str]:
     """The application, the socket it listens on, and its URL; ``options`` are passed to ``create_app``."""
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise TorchcapsError("this command needs fastapi and uvicorn: pip install 'torchcaps[demo]'")
+        raise TorchcapsError(f"this command needs fastapi and uvicorn: {install_command('demo')}")
     with garbage_collection_paused():
         from torchcaps.demo.app import create_app
         from torchcaps.demo.served import load_pretrained_models, load_run_models

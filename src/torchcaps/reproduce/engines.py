@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from torchcaps.bench.timing import num_threads
-from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.errors import TorchcapsError, install_command, unknown_name
 from torchcaps.files import write_text
 from torchcaps.progress import progress_bar
 from torchcaps.reproduce.jobs import THREADS, Job
@@ -73,7 +73,7 @@ def default_workers(engine: str, jobs: list[Job], log: Callable[[str], None]) ->
         return 1
     workers = min(len(jobs), _cores())
     if workers > 1 and importlib.util.find_spec("submitit") is None:
-        log(f"one worker on {_cores()} cores: pip install 'torchcaps[cluster]' for one worker per core")
+        log(f"one worker on {_cores()} cores; for one worker per core, {install_command('cluster')}")
         return 1
     return workers
 
@@ -125,7 +125,7 @@ def _executor(engine: str, folder: Path) -> Any:
     try:
         import submitit
     except ImportError as error:
-        raise TorchcapsError("several jobs need the package submitit: pip install 'torchcaps[cluster]'") from error
+        raise TorchcapsError(f"several jobs need the package submitit: {install_command('cluster')}") from error
     if engine == "local":
         executor: Any = submitit.LocalExecutor(folder)
         executor.update_parameters(timeout_min=MAX_MINUTES, gpus_per_node=torch.cuda.device_count())
