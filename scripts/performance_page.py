@@ -225,24 +225,49 @@ before the last iterations. That makes a step cheaper, but the trials above do n
 
 
 def rates(result: Result) -> str:
+    def accuracies(row: Result) -> str:
+        found = row["validation_accuracy"].items()
+        return ", ".join(f"{peak}: {'diverged' if value is None else f'{value:.1%}'}" for peak, value in found)
+
     rows = [
         [
-            row["trainings"],
-            f"{row['kind']['model']}, {row['kind']['size']}",
-            f"{row['suggested']:g}",
-            ", ".join(
-                f"{peak}: {'diverged' if value is None else f'{value:.1%}'}"
-                for peak, value in row["validation_accuracy"].items()
-            ),
+            row["kind"],
+            f"`{row['training']}`",
+            "none" if row["suggested"] is None else f"{row['suggested']:g}",
+            accuracies(row),
+            str(row["steps"]),
             f"{row['peak']:g}",
         ]
         for row in result["rows"]
     ]
-    words = """Peaks of a one-cycle schedule for the trainings of profile desk: the one that `torchcaps tune-rate`
-suggests, and the best of half, once and twice of it after a short training, on up to 2,000 validation images.
+    words = """Peaks of a one-cycle schedule for the kinds of training in profile desk: the one that the range test
+`torchcaps tune-rate` suggests in 100 steps, and the accuracy on up to 2,000 validation images after short trainings
+around it, one seed each. The best peak of a short training is a guide to that of a long one, no more.
 `python -m benchmarks.tuned_rates` repeats them.
 """
-    columns = ["trainings", "model", "suggested peak", "validation accuracy at each peak", "chosen peak"]
+    columns = ["kind", "training", "suggested", "validation accuracy by peak", "steps", "best peak"]
+    return f"{words}\n{table(columns, rows)}\n"
+
+
+def pilots(result: Result) -> str:
+    rows = []
+    for row in result["rows"]:
+        recipe, last = row["recipe"], row["points"][-1] if row["points"] else None
+        found = [f"{last['accuracy']:.2%}", f"{last['images']:,}", f"{last['core_seconds']:,.0f}"] if last else []
+        rows.append(
+            [
+                row["name"],
+                f"`{row['training']}`",
+                f"`{recipe['schedule']}`",
+                str(recipe["batch_size"]),
+                *(found or ["failed", "", ""]),
+            ]
+        )
+    words = """One training of one seed for each kind of training in profile desk, evaluated on up to 6,000 validation
+images: the accuracy to expect, and what it costs. Rows of one training that differ in schedule, batches or images
+are trials. `python -m benchmarks.pilots` repeats them.
+"""
+    columns = ["pilot", "training", "schedule", "batch", "validation accuracy", "images", "core-seconds"]
     return f"{words}\n{table(columns, rows)}\n"
 
 
@@ -263,6 +288,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "malloc": ("Memory allocator", allocator),
     "data": ("Datasets", data),
     "learning": ("Images to accuracy", learning),
+    "../learning/pilots": ("Pilots of profile desk", pilots),
     "../learning/rates": ("Learning rates", rates),
     "../learning/trials": ("Trials: how matrix capsules learn", trials),
     "../learning/gradients": ("Gradients of EM routing", em_gradients),

@@ -11,7 +11,14 @@ import pytest
 import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from torchcaps.bench import learning
-from torchcaps.bench.learning import CASES, LearningCase, draw_learning, measure_curve, summarize_learning
+from torchcaps.bench.learning import (
+    CASES,
+    LearningCase,
+    draw_learning,
+    measure_curve,
+    measure_learning,
+    summarize_learning,
+)
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import resolve
 
@@ -64,6 +71,14 @@ def test_an_interrupted_measurement_continues(run: Run, tmp_path: Path, monkeypa
     assert [(row["recipe"], row["seed"]) for row in result["rows"]] == [("old", 0), ("new", 0), ("old", 1), ("new", 1)]
     assert result["environment"]["processor"]
     assert (tmp_path / "learning.svg").is_file()
+
+
+def test_progress_names_the_training(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(CASES, "tiny", TINY)
+    next(measure_learning(["tiny"], 1, train_images=100))
+    progress = capfd.readouterr().err
+    assert "tiny on glyphs, old recipe, seed 0" in progress
+    assert "python" not in progress, "the model's class stands for a model that exists only in Python"
 
 
 def test_a_foreign_file_is_not_overwritten(tmp_path: Path) -> None:

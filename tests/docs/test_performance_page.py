@@ -60,16 +60,19 @@ def test_every_kind_of_result_has_a_section(script: dict[str, Any], tmp_path: Pa
     assert "Datasets" not in page, "no file, no section"
 
 
-def test_trials_and_rates_have_sections(script: dict[str, Any], tmp_path: Path) -> None:
-    kind = {"model": "capsnet", "size": "laptop"}
+def test_trials_pilots_and_rates_have_sections(script: dict[str, Any], tmp_path: Path) -> None:
     accuracies = {"0.002": 0.98, "0.004": 0.985, "0.008": None}
-    chosen = {"suggested": 0.004, "validation_accuracy": accuracies, "peak": 0.004}
+    rate = {"kind": "CapsNet, MNIST", "training": "sabour2017/capsnet", "steps": 150}
+    rate |= {"suggested": 0.004, "validation_accuracy": accuracies, "peak": 0.004}
+    pilot = {"name": "avg", "training": "gu2021/avg", "points": CURVE}
+    pilot |= {"recipe": {"schedule": "one-cycle:0.004:0.1", "batch_size": 64}}
     trial = {"name": "identity", "seed": 0, "points": CURVE}
     gradient = {"iterations": 3, "layer": "class capsules"}
     gradient |= {"median_norm": 1.9, "largest_norm": 8.67, "cosine_with_2": 0.21}
     results: dict[str, list[dict[str, Any]]] = {
-        "rates": [{"trainings": "sabour2017/capsnet", "kind": kind, **chosen}],
         "gradients": [gradient],
+        "rates": [rate, rate | {"kind": "other", "suggested": None}],
+        "pilots": [pilot, pilot | {"name": "too fast", "points": []}],
         "trials": [trial, trial | {"name": "random", "points": []}],
     }
     (tmp_path / "bench").mkdir()
@@ -78,8 +81,11 @@ def test_trials_and_rates_have_sections(script: dict[str, Any], tmp_path: Path) 
         text = json.dumps({"rows": rows, "environment": ENVIRONMENT})
         (tmp_path / "learning" / f"{name}.json").write_text(text)
     page = script["page"](tmp_path / "bench")
-    row = "| sabour2017/capsnet | capsnet, laptop | 0.004 | 0.002: 98.0%, 0.004: 98.5%, 0.008: diverged | 0.004 |"
-    assert row in page
+    by_peak = "0.002: 98.0%, 0.004: 98.5%, 0.008: diverged"
+    assert f"| CapsNet, MNIST | `sabour2017/capsnet` | 0.004 | {by_peak} | 150 | 0.004 |" in page
+    assert "| other | `sabour2017/capsnet` | none |" in page
+    assert "| avg | `gu2021/avg` | `one-cycle:0.004:0.1` | 64 | 99.10% | 120,000 | 101 |" in page
+    assert "| too fast | `gu2021/avg` | `one-cycle:0.004:0.1` | 64 | failed |  |  |" in page
     assert "| identity | 0 | 120,000 | 99.10% | 101 |" in page
     assert "| random | 0 |  | failed |  |" in page
     assert "| 3 | class capsules | 1.9 | 8.7 | 0.21 |" in page

@@ -72,6 +72,7 @@ def test_the_command_reads_own_images_and_writes_a_plot(run: Run, tmp_path: Path
     flags = ["--steps", "24", "--batch-size", "4", "--device", "cpu", "--set", "filters=4", "--set", "types=1"]
     flags += ["--set", "hidden=[4, 4]"]
     printed = run("tune-rate", "capsnet", "--images", "photos,size=20", *flags)
+    assert "capsnet (laptop) on photos" in printed, "the folder's name, on one line"
     schedule = printed.partition("Suggested: --schedule ")[2].strip()
     assert schedule.startswith("one-cycle:")
     with Image.open(tmp_path / "tune-rate.png") as plot:

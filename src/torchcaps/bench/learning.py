@@ -25,6 +25,7 @@ from torchcaps.data import ImageSet, Subset, load_dataset
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.files import atomic_path, read_json
 from torchcaps.models import Model
+from torchcaps.progress import error_console
 from torchcaps.train import Callback, MetricRow, RunConfig, evaluate_accuracy, fit, resolve, training_splits
 from torchcaps.train.sampler import steps_per_epoch
 
@@ -213,6 +214,7 @@ def measure_learning(
             for seed in range(seeds):
                 key = {"case": name, "recipe": recipe, "settings": chosen, "seed": seed}
                 if not any(all(row[part] == key[part] for part in key) for row in rows):
+                    error_console().print(f"{CASES[name].title}, {recipe} recipe, seed {seed}")
                     rows.append(key | measure_curve(resolve(**chosen, seed=seed)))
                     yield rows
 

@@ -140,6 +140,7 @@ def tune_rate_command(
     flags = {key: value for key, value in locals().items() if key not in (*NOT_SETTINGS, "steps")}
     if out.suffix not in (".png", ".svg"):
         raise TorchcapsError(f"--out should be a file name that ends in .png or .svg, got '{out}'")
+    from torchcaps.compare.own_images import display_name
     from torchcaps.environment import describe_environment
     from torchcaps.train import resolve
     from torchcaps.train.tune_rate import draw_rate_test, tune_rate
@@ -148,16 +149,15 @@ def tune_rate_command(
     o.describe_own_images(settings.data, quiet=json)
     settings.check_model()
     found = tune_rate(settings, steps=steps)
-    title = f"{settings.model} ({settings.size}) on {settings.data}"
+    title = f"{settings.model} ({settings.size}) on {display_name(settings.data)}"
     draw_rate_test(found, title, out)
     if json:
         result = {"settings": settings.model_dump(mode="json"), "schedule": found.schedule, **asdict(found)}
         console.print_json(result | {"plot": str(out), "environment": describe_environment()})
         return
+    console.out.print(title, soft_wrap=True)  # the table is too narrow for it
     rows = [(f"{rate:.1e}", f"{loss:.4g}") for rate, loss in found.rows()]
-    console.print_table(
-        f"{settings.model} ({settings.size}) on {settings.data}", ("learning rate", "loss"), rows, numbers=2
-    )
+    console.print_table("", ("learning rate", "loss"), rows, numbers=2)
     if found.diverged_at:
         console.out.print(f"Diverged at a learning rate of {found.diverged_at:.1e}.")
     console.out.print(f"Plot: {out}", soft_wrap=True)

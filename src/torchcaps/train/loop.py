@@ -19,7 +19,7 @@ from torchcaps.kernels.autotune import use_forms
 from torchcaps.models import Model, Output
 from torchcaps.train.callbacks import Callback, Display
 from torchcaps.train.checkpoint import TrainingProgress, all_finite, load_checkpoint, save_checkpoint, save_weights
-from torchcaps.train.config import RunConfig
+from torchcaps.train.config import PYTHON, RunConfig
 from torchcaps.train.device import flush_denormals, make_fabric, training_conditions, warn_changed_conditions
 from torchcaps.train.distributed import DistributedContext, find_world, set_shared, share_statistics, unsharded
 from torchcaps.train.metrics import MetricsWriter, make_metric_row
@@ -154,7 +154,8 @@ def run_training(
         context.barrier()  # no process goes on before the file is written
         saved_at = time.monotonic()
 
-    display = Display(f"{config.model} on {config.data}", progress.step, total, shown=context.is_main)
+    title = f"{config.model} on {config.data}" if config.data != PYTHON else config.model.removeprefix(f"{PYTHON}:")
+    display = Display(title, progress.step, total, shown=context.is_main)
     with display, stop_requests() as stop_requested:
         while True:
             due = progress.step % validate_every == 0 or progress.step >= total
