@@ -192,17 +192,18 @@ def _selected_kernels() -> tuple[str, str]:
 def _kernels() -> list[Diagnosis]:
     if find_spec("numba") is None:
         return [Diagnosis("numba", "not installed", "fused routings need it: pip install numba")]
-    from torchcaps.kernels import dynamic_loops, em_loops
+    from torchcaps.kernels import dynamic_loops, em_loops, fourier_loops
 
     found = [Diagnosis("numba", str(package_version("numba")))]
-    for title, module in (("EM", em_loops), ("dynamic", dynamic_loops)):
+    loops = {"EM routing": em_loops, "dynamic routing": dynamic_loops, "Fourier convolution": fourier_loops}
+    for title, module in loops.items():
         source = Path(str(module.__file__))
         compiled = next(value for value in vars(module).values() if hasattr(value, "stats"))
         folder = Path(compiled.stats.cache_path)
         kept = [index.stat().st_mtime for index in folder.glob(f"{source.stem}.*.nbi")]
         ready = kept and max(kept) >= source.stat().st_mtime
         state = "compiled and cached" if ready else "not compiled yet, the first use takes a few seconds"
-        found.append(Diagnosis(f"{title} routing kernels", f"{state}; in {folder}"))
+        found.append(Diagnosis(f"{title} kernels", f"{state}; in {folder}"))
     return found
 
 

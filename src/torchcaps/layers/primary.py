@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torchcaps.functional import safe_norm
 from torchcaps.kernels.autotune import Case, spectral_is_chosen, worth_measuring
 from torchcaps.kernels.convolution import spectral_convolution
-from torchcaps.kernels.dispatch import kernel_choice, runs_compiled
+from torchcaps.kernels.dispatch import fused_is_chosen, kernel_choice, runs_compiled
 from torchcaps.layers.nonlinearity import get_nonlinearity
 from torchcaps.layers.transform import Capsules
 from torchcaps.routing.base import Nonlinearity
@@ -69,7 +69,7 @@ class Conv2d(nn.Conv2d):
 
     def _use_spectral(self, images: Tensor) -> bool:
         asked = kernel_choice()
-        if asked == "plain" or torch.is_autocast_enabled("cpu"):
+        if not fused_is_chosen() or torch.is_autocast_enabled("cpu"):
             return False
         if not (runs_compiled(images) and runs_compiled(self.weight)):
             return False

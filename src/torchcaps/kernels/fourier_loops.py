@@ -1,0 +1,217 @@
+"""Small two-dimensional Fourier transforms of many channels at once, as loops compiled by numba.
+
+A pixel is a row of channels, so that every loop over channels vectorizes. Along one axis, a transform of N points is a
+product with a table of cosines and one of sines, after the points n and N - n were added and subtracted, which halves
+the arithmetic. For N up to 16 a product has at most nine terms.
+
+Of the spectrum of a real N x N square only the bins that determine it are stored, with real and imaginary part: for
+column k from 0 to N/2 the rows q for which ``numbers[k, q]`` is not negative. The array of a spectrum has a row for
+each bin, which is flat in part, image and F = phase * channels + channel. The phases are the pixels with the same
+remainders of row and column modulo the stride. Buffers and tables are flat: a row of a buffer has 64 numbers, one per
+channel, and a row of a table nine, with zeros after the last term.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchcaps.kernels.numba_support import ONE, TWO, ZERO, compiled, inner
+
+TERMS = 9
+
+
+@inner
+def combine(target, table, source, count, terms, lanes):
+    """Compute ``count`` rows of the target, each a weighted sum of the first ``terms`` rows of the source."""
+    for k in range(count):
+        t0, t1, t2, t3, t4 = table[9 * k], table[9 * k + 1], table[9 * k + 2], table[9 * k + 3], table[9 * k + 4]
+        t5, t6, t7, t8 = table[9 * k + 5], table[9 * k + 6], table[9 * k + 7], table[9 * k + 8]
+        if terms <= 5:
+            for c in range(lanes):
+                low = t0 * source[c] + t1 * source[64 + c] + t2 * source[128 + c] + t3 * source[192 + c]
+                target[k * 64 + c] = low + t4 * source[256 + c]
+        else:
+            for c in range(lanes):
+                low = t0 * source[c] + t1 * source[64 + c] + t2 * source[128 + c] + t3 * source[192 + c]
+                low += t4 * source[256 + c] + t5 * source[320 + c] + t6 * source[384 + c]
+                target[k * 64 + c] = low + t7 * source[448 + c] + t8 * source[512 + c]
+
+
+@inner
+def copy_row(target, source, lanes):
+    for c in range(lanes):
+        target[c] = source[c]
+
+
+@inner
+def add_and_subtract(sums, differences, one, other, lanes):
+    for c in range(lanes):
+        a, b = one[c], other[c]
+        sums[c] = a + b
+        differences[c] = a - b
+
+
+@inner
+def scaled_sum_and_difference(sums, differences, one, other, scale, lanes):
+    for c in range(lanes):
+        a, b = scale * one[c], scale * other[c]
+        sums[c] = a + b
+        differences[c] = a - b
+
+
+@inner
+def row(buffer, number):
+    """A row of a buffer and all that follows."""
+    return buffer[number * 64 :]
+
+
+@inner
+def fold(even, odd, points, side, lanes):
+    """Add and subtract the points n and N - n: rows 0 to N/2 of ``even``, and n - 1 of ``odd``."""
+    copy_row(even, points, lanes)
+    for n in range((side - 1) // 2):
+        one, other = row(points, n + 1), row(points, side - 1 - n)
+        add_and_subtract(row(even, n + 1), row(odd, n), one, other, lanes)
+    if side % 2 == 0:
+        copy_row(row(even, side // 2), row(points, side // 2), lanes)
+
+
+@inner
+def zeros(rows):
+    return np.zeros(rows * 64, np.float32)
+
+
+@compiled
+def transform_images(images, spectrum, side, stride, cosines, sines, numbers, first, last):
+    """Write the spectra of the images ``first`` to ``last``: (B, H, W, C) into (bins, 2 * B * F and padding)."""
+    batch, height, width, channels = images.shape
+    pixels = images.reshape(-1)
+    features = stride * stride * channels
+    columns, pairs = side // 2 + 1, (side - 1) // 2
+    points, even, odd, cosine, sine = zeros(side), zeros(TERMS), zeros(TERMS), zeros(TERMS), zeros(TERMS)
+    even_i, odd_i, cosine_i, sine_i = zeros(TERMS), zeros(TERMS), zeros(TERMS), zeros(TERMS)
+    real, imaginary = zeros(columns * side), zeros(columns * side)
+    for item in range((last - first) * stride * stride):
+        image, phase = first + item // (stride * stride), item % (stride * stride)
+        top, left = phase // stride, phase % stride
+        tall, wide = (height - top + stride - 1) // stride, (width - left + stride - 1) // stride
+        for block in range((channels + 63) // 64):
+            begin = block * 64
+            lanes = min(64, channels - begin)
+            for y in range(side):  # along the rows of the image
+                if y < tall:
+                    for x in range(side):
+                        if x < wide:
+                            where = ((image * height + y * stride + top) * width + x * stride + left) * channels + begin
+                            copy_row(row(points, x), pixels[where:], lanes)
+                        else:
+                            row(points, x)[:64] = ZERO
+                    fold(even, odd, points, side, lanes)
+                    combine(cosine, cosines, even, columns, columns, lanes)
+                    combine(sine, sines, odd, columns, pairs, lanes)
+                    for k in range(columns):
+                        copy_row(row(real, k * side + y), row(cosine, k), lanes)
+                        flipped, given = row(imaginary, k * side + y), row(sine, k)
+                        for c in range(lanes):
+                            flipped[c] = -given[c]
+                else:
+                    for k in range(columns):
+                        row(real, k * side + y)[:64] = ZERO
+                        row(imaginary, k * side + y)[:64] = ZERO
+            for k in range(columns):  # along the columns
+                fold(even, odd, row(real, k * side), side, lanes)
+                fold(even_i, odd_i, row(imaginary, k * side), side, lanes)
+                combine(cosine, cosines, even, columns, columns, lanes)
+                combine(sine, sines, odd, columns, pairs, lanes)
+                combine(cosine_i, cosines, even_i, columns, columns, lanes)
+                combine(sine_i, sines, odd_i, columns, pairs, lanes)
+                for q in range(columns):
+                    a, b, ai, bi = row(cosine, q), row(sine, q), row(cosine_i, q), row(sine_i, q)
+                    where = image * features + phase * channels + begin
+                    found = spectrum[numbers[k, q]]
+                    re, im = found[where:], found[batch * features + where :]
+                    for c in range(lanes):
+                        re[c] = a[c] + bi[c]
+                        im[c] = ai[c] - b[c]
+                    if 0 < q < side - q and numbers[k, side - q] >= 0:
+                        found = spectrum[numbers[k, side - q]]
+                        re, im = found[where:], found[batch * features + where :]
+                        for c in range(lanes):
+                            re[c] = a[c] - bi[c]
+                            im[c] = ai[c] + b[c]
+
+
+@compiled
+def restore_images(spectrum, images, side, stride, cosines, sines, numbers, first, last):
+    """Write the images ``first`` to ``last`` of a spectrum, the top left part of each phase: the inverse transform."""
+    batch, height, width, channels = images.shape
+    pixels = images.reshape(-1)
+    features = stride * stride * channels
+    columns, pairs = side // 2 + 1, (side - 1) // 2
+    even, odd, even_i, odd_i = zeros(TERMS), zeros(TERMS), zeros(TERMS), zeros(TERMS)
+    cosine, sine, cosine_i, sine_i = zeros(TERMS), zeros(TERMS), zeros(TERMS), zeros(TERMS)
+    real, imaginary = zeros(TERMS * side), zeros(TERMS * side)
+    for item in range((last - first) * stride * stride):
+        image, phase = first + item // (stride * stride), item % (stride * stride)
+        top, left = phase // stride, phase % stride
+        tall, wide = (height - top + stride - 1) // stride, (width - left + stride - 1) // stride
+        for block in range((channels + 63) // 64):
+            begin = block * 64
+            lanes = min(64, channels - begin)
+            where = image * features + phase * channels + begin
+            for k in range(columns):
+                conjugate = numbers[k, side - 1] < 0  # the other half of this column follows from this one
+                scale = (ONE if k == 0 or 2 * k == side else TWO) / np.float32(side * side)
+                for q in range(columns):
+                    found = spectrum[numbers[k, q]]
+                    re, im = found[where:], found[batch * features + where :]
+                    if q == 0 or 2 * q == side:
+                        row_even, row_even_i = row(even, q), row(even_i, q)
+                        for c in range(lanes):
+                            row_even[c] = scale * re[c]
+                            row_even_i[c] = scale * im[c]
+                    elif conjugate:
+                        row_even, row_odd = row(even, q), row(odd, q - 1)
+                        row_even_i, row_odd_i = row(even_i, q), row(odd_i, q - 1)
+                        for c in range(lanes):
+                            row_even[c] = TWO * scale * re[c]
+                            row_odd_i[c] = TWO * scale * im[c]
+                            row_even_i[c] = ZERO
+                            row_odd[c] = ZERO
+                    else:
+                        other = spectrum[numbers[k, side - q]]
+                        re_o, im_o = other[where:], other[batch * features + where :]
+                        scaled_sum_and_difference(row(even, q), row(odd, q - 1), re, re_o, scale, lanes)
+                        scaled_sum_and_difference(row(even_i, q), row(odd_i, q - 1), im, im_o, scale, lanes)
+                combine(cosine, cosines, even, columns, columns, lanes)
+                combine(sine, sines, odd, columns, pairs, lanes)
+                combine(cosine_i, cosines, even_i, columns, columns, lanes)
+                combine(sine_i, sines, odd_i, columns, pairs, lanes)
+                for y in range(min(side, tall)):
+                    q = min(y, side - y)
+                    a, b, ai, bi = row(cosine, q), row(sine, q), row(cosine_i, q), row(sine_i, q)
+                    re, im = row(real, y * 9 + k), row(imaginary, y * 9 + max(k - 1, 0))
+                    if y == q:
+                        for c in range(lanes):
+                            re[c] = a[c] - bi[c]
+                        if 0 < k < side - k:
+                            for c in range(lanes):
+                                im[c] = ai[c] + b[c]
+                    else:
+                        for c in range(lanes):
+                            re[c] = a[c] + bi[c]
+                        if 0 < k < side - k:
+                            for c in range(lanes):
+                                im[c] = ai[c] - b[c]
+            for y in range(min(side, tall)):
+                combine(cosine, cosines, row(real, y * 9), columns, columns, lanes)
+                combine(sine, sines, row(imaginary, y * 9), columns, pairs, lanes)
+                for x in range(min(side, wide)):
+                    at = ((image * height + y * stride + top) * width + x * stride + left) * channels + begin
+                    pixel, a, b = pixels[at:], row(cosine, min(x, side - x)), row(sine, min(x, side - x))
+                    if 2 * x <= side:
+                        for c in range(lanes):
+                            pixel[c] = a[c] - b[c]
+                    else:
+                        for c in range(lanes):
+                            pixel[c] = a[c] + b[c]
