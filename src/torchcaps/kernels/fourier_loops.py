@@ -60,7 +60,7 @@ def scaled_sum_and_difference(sums, differences, one, other, scale, lanes):
 
 
 @inner
-def row(buffer, number):
+def from_row(buffer, number):
     """A row of a buffer and all that follows."""
     return buffer[number * 64 :]
 
@@ -70,10 +70,10 @@ def fold(even, odd, points, side, lanes):
     """Add and subtract the points n and N - n: rows 0 to N/2 of ``even``, and n - 1 of ``odd``."""
     copy_row(even, points, lanes)
     for n in range((side - 1) // 2):
-        one, other = row(points, n + 1), row(points, side - 1 - n)
-        add_and_subtract(row(even, n + 1), row(odd, n), one, other, lanes)
+        one, other = from_row(points, n + 1), from_row(points, side - 1 - n)
+        add_and_subtract(from_row(even, n + 1), from_row(odd, n), one, other, lanes)
     if side % 2 == 0:
-        copy_row(row(even, side // 2), row(points, side // 2), lanes)
+        copy_row(from_row(even, side // 2), from_row(points, side // 2), lanes)
 
 
 @inner
@@ -103,30 +103,30 @@ def transform_images(images, spectrum, side, stride, cosines, sines, numbers, fi
                     for x in range(side):
                         if x < wide:
                             where = ((image * height + y * stride + top) * width + x * stride + left) * channels + begin
-                            copy_row(row(points, x), pixels[where:], lanes)
+                            copy_row(from_row(points, x), pixels[where:], lanes)
                         else:
-                            row(points, x)[:64] = ZERO
+                            from_row(points, x)[:64] = ZERO
                     fold(even, odd, points, side, lanes)
                     combine(cosine, cosines, even, columns, columns, lanes)
                     combine(sine, sines, odd, columns, pairs, lanes)
                     for k in range(columns):
-                        copy_row(row(real, k * side + y), row(cosine, k), lanes)
-                        flipped, given = row(imaginary, k * side + y), row(sine, k)
+                        copy_row(from_row(real, k * side + y), from_row(cosine, k), lanes)
+                        flipped, given = from_row(imaginary, k * side + y), from_row(sine, k)
                         for c in range(lanes):
                             flipped[c] = -given[c]
                 else:
                     for k in range(columns):
-                        row(real, k * side + y)[:64] = ZERO
-                        row(imaginary, k * side + y)[:64] = ZERO
+                        from_row(real, k * side + y)[:64] = ZERO
+                        from_row(imaginary, k * side + y)[:64] = ZERO
             for k in range(columns):  # along the columns
-                fold(even, odd, row(real, k * side), side, lanes)
-                fold(even_i, odd_i, row(imaginary, k * side), side, lanes)
+                fold(even, odd, from_row(real, k * side), side, lanes)
+                fold(even_i, odd_i, from_row(imaginary, k * side), side, lanes)
                 combine(cosine, cosines, even, columns, columns, lanes)
                 combine(sine, sines, odd, columns, pairs, lanes)
                 combine(cosine_i, cosines, even_i, columns, columns, lanes)
                 combine(sine_i, sines, odd_i, columns, pairs, lanes)
                 for q in range(columns):
-                    a, b, ai, bi = row(cosine, q), row(sine, q), row(cosine_i, q), row(sine_i, q)
+                    a, b, ai, bi = from_row(cosine, q), from_row(sine, q), from_row(cosine_i, q), from_row(sine_i, q)
                     where = image * features + phase * channels + begin
                     found = spectrum[numbers[k, q]]
                     re, im = found[where:], found[batch * features + where :]
@@ -166,13 +166,13 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
                     found = spectrum[numbers[k, q]]
                     re, im = found[where:], found[batch * features + where :]
                     if q == 0 or 2 * q == side:
-                        row_even, row_even_i = row(even, q), row(even_i, q)
+                        row_even, row_even_i = from_row(even, q), from_row(even_i, q)
                         for c in range(lanes):
                             row_even[c] = scale * re[c]
                             row_even_i[c] = scale * im[c]
                     elif conjugate:
-                        row_even, row_odd = row(even, q), row(odd, q - 1)
-                        row_even_i, row_odd_i = row(even_i, q), row(odd_i, q - 1)
+                        row_even, row_odd = from_row(even, q), from_row(odd, q - 1)
+                        row_even_i, row_odd_i = from_row(even_i, q), from_row(odd_i, q - 1)
                         for c in range(lanes):
                             row_even[c] = TWO * scale * re[c]
                             row_odd_i[c] = TWO * scale * im[c]
@@ -181,16 +181,16 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
                     else:
                         other = spectrum[numbers[k, side - q]]
                         re_o, im_o = other[where:], other[batch * features + where :]
-                        scaled_sum_and_difference(row(even, q), row(odd, q - 1), re, re_o, scale, lanes)
-                        scaled_sum_and_difference(row(even_i, q), row(odd_i, q - 1), im, im_o, scale, lanes)
+                        scaled_sum_and_difference(from_row(even, q), from_row(odd, q - 1), re, re_o, scale, lanes)
+                        scaled_sum_and_difference(from_row(even_i, q), from_row(odd_i, q - 1), im, im_o, scale, lanes)
                 combine(cosine, cosines, even, columns, columns, lanes)
                 combine(sine, sines, odd, columns, pairs, lanes)
                 combine(cosine_i, cosines, even_i, columns, columns, lanes)
                 combine(sine_i, sines, odd_i, columns, pairs, lanes)
                 for y in range(min(side, tall)):
                     q = min(y, side - y)
-                    a, b, ai, bi = row(cosine, q), row(sine, q), row(cosine_i, q), row(sine_i, q)
-                    re, im = row(real, y * 9 + k), row(imaginary, y * 9 + max(k - 1, 0))
+                    a, b, ai, bi = from_row(cosine, q), from_row(sine, q), from_row(cosine_i, q), from_row(sine_i, q)
+                    re, im = from_row(real, y * 9 + k), from_row(imaginary, y * 9 + max(k - 1, 0))
                     if y == q:
                         for c in range(lanes):
                             re[c] = a[c] - bi[c]
@@ -204,11 +204,11 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
                             for c in range(lanes):
                                 im[c] = ai[c] - b[c]
             for y in range(min(side, tall)):
-                combine(cosine, cosines, row(real, y * 9), columns, columns, lanes)
-                combine(sine, sines, row(imaginary, y * 9), columns, pairs, lanes)
+                combine(cosine, cosines, from_row(real, y * 9), columns, columns, lanes)
+                combine(sine, sines, from_row(imaginary, y * 9), columns, pairs, lanes)
                 for x in range(min(side, wide)):
                     at = ((image * height + y * stride + top) * width + x * stride + left) * channels + begin
-                    pixel, a, b = pixels[at:], row(cosine, min(x, side - x)), row(sine, min(x, side - x))
+                    pixel, a, b = pixels[at:], from_row(cosine, min(x, side - x)), from_row(sine, min(x, side - x))
                     if 2 * x <= side:
                         for c in range(lanes):
                             pixel[c] = a[c] - b[c]

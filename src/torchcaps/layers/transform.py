@@ -106,6 +106,14 @@ class SharedTransform(Transform):
         # start where it is flat.
         self.weight = nn.Parameter(torch.randn(child_size, parents * parent_size) * 0.02)
 
+    def factors(self, capsules: Capsules) -> VoteFactors:
+        slots = torch.arange(self.shape.children)
+        weight = self.weight.view(1, -1, self.shape.parents, self.shape.size).transpose(2, 3)  # (1, D_child, D, J)
+        poses = capsules.pose.flatten(1, 3).unsqueeze(2)  # (B, I, 1, D_child)
+        active = None if capsules.activation is None else capsules.activation.flatten(1, 3)
+        index = torch.zeros_like(slots)
+        return VoteFactors(poses, active, weight, slots.unsqueeze(0), index, torch.empty(0, self.shape.size))
+
     def forward(self, capsules: Capsules) -> Tensor:
         votes = self.gather(capsules.pose) @ self.weight  # (B, 1, I, J*D)
         return torch.unflatten(votes, 3, (self.shape.parents, self.shape.size))

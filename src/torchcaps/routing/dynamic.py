@@ -49,10 +49,11 @@ class DynamicRouting(Routing):
             return None
 
         def plainly(children: Tensor, weight: Tensor) -> Tensor:
-            votes = torch.einsum("bik,ikjd->bijd", children, weight).unsqueeze(1)
+            own = weight.expand(children.shape[1], -1, -1, -1)  # (I, K, J, D), also of a shared transform
+            votes = torch.einsum("bik,ikjd->bijd", children, own).unsqueeze(1)
             return route_plainly(votes, self.iterations, None, nonlinearity).pose.squeeze(1)
 
-        children, weight = factors.poses.squeeze(2), factors.weight.transpose(2, 3)  # (B, I, K), (I, K, J, D)
+        children, weight = factors.poses.squeeze(2), factors.weight.transpose(2, 3)  # (B, I, K), (I or 1, K, J, D)
         pose = fused_dynamic_routing(children, weight, self.iterations, nonlinearity, plainly)
         return Routed(pose.unsqueeze(1))
 
