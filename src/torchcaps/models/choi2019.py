@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import log_odds, safe_norm
+from torchcaps.kernels.dropout import dropout
 from torchcaps.layers import (
     AffineTanh,
     CapsuleLayer,
@@ -122,7 +122,7 @@ class ResidualStack(CapsuleStack):
 
     def forward(self, capsules: Capsules) -> tuple[Capsules, Tensor | None]:
         for layer in self:
-            routed = layer(Capsules(F.dropout(capsules.pose, self.dropout, self.training)))
+            routed = layer(Capsules(dropout(capsules.pose, self.dropout, self.training)))
             agree = routed.pose.shape == capsules.pose.shape
             capsules = Capsules(routed.pose + capsules.pose) if agree else routed
         return capsules, None

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import weighted_votes
+from torchcaps.kernels.attention import fused_attention, fused_attention_applies
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 LARGEST_KERNEL = 100_000_000  # elements; the size grows with the square of the number of children
@@ -58,15 +59,27 @@ class AttentionRouting(Routing):
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
     ) -> Routed:
-        batch, positions, children, parents, size = votes.shape
-        per_parent = votes.permute(3, 0, 1, 2, 4).reshape(parents, batch * positions, children * size)  # (J, B*P, I*D)
-        logits = torch.bmm(per_parent, self.kernel.to(votes.dtype))  # (J, B*P, I)
-        shares = (logits / self.temperature).softmax(2)
-        couplings = shares.view(parents, batch, positions, children).permute(1, 2, 3, 0)  # (B, P, I, J)
-        return Routed(weighted_votes(couplings, votes), couplings=[couplings])
+        kernel = self.kernel.to(votes.dtype)
+
+        def plainly(votes: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
+            return attend_plainly(votes, kernel, self.temperature)
+
+        fused = fused_attention_applies(votes, kernel)
+        attended = fused_attention(votes, kernel, self.temperature, plainly) if fused else plainly(votes, kernel)
+        return Routed(attended[0], couplings=[attended[1]])
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}"
+
+
+def attend_plainly(votes: Tensor, kernel: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Attention routing in plain PyTorch: poses (B, P, J, D) and couplings (B, P, I, J)."""
+    batch, positions, children, parents, size = votes.shape
+    per_parent = votes.permute(3, 0, 1, 2, 4).reshape(parents, batch * positions, children * size)  # (J, B*P, I*D)
+    logits = torch.bmm(per_parent, kernel)  # (J, B*P, I)
+    shares = (logits / temperature).softmax(2)
+    couplings = shares.view(parents, batch, positions, children).permute(1, 2, 3, 0)  # (B, P, I, J)
+    return weighted_votes(couplings, votes), couplings
 
 
 routings.add(
