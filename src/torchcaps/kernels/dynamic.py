@@ -161,7 +161,7 @@ def _through_iterations(kept: Any, gradient: Tensor, nonlinearity: Nonlinearity)
 
 def _factor_gradients(kept: Any, dsums: Any, dlogits: Any) -> tuple[Tensor, Tensor]:
     """Gradients of the children (tiles, I, K, 16) and of the weights, by way of those of a few children's votes."""
-    from torchcaps.kernels.dynamic_loops import vote_gradients
+    from torchcaps.kernels.dynamic_loops import dynamic_vote_gradients
 
     by_child, lines, shares, poses, _ = kept
     (tiles, count, _, _), width = by_child.shape, lines.shape[2]
@@ -176,7 +176,7 @@ def _factor_gradients(kept: Any, dsums: Any, dlogits: Any) -> tuple[Tensor, Tens
             which = dvotes.flatten(1).numpy(), tile, begin
 
             def some_children(first: int, last: int, which: Any = which) -> None:
-                vote_gradients(*given, *which, first, last, types, width // types)
+                dynamic_vote_gradients(*given, *which, first, last, types, width // types)
 
             on_threads(some_children, len(dvotes))
             own = lines.expand(len(dvotes), -1, -1) if shared else lines[chunk]

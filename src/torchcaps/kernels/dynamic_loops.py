@@ -187,7 +187,7 @@ def dynamic_backward(children, weight, dsums, shares, dlogits, dposes, first, la
 
 
 @compiled
-def vote_gradients(shares, dsums, dlogits, poses, equal, dvotes, tile, begin, first, last, types, size):
+def dynamic_vote_gradients(shares, dsums, dlogits, poses, equal, dvotes, tile, begin, first, last, types, size):
     """Gradients of votes in one tile: of the children ``begin + first`` to ``begin + last``, (children, J*D*16).
 
     The gradient of a vote is a sum of (number per vote) times (vector per parent) over all iterations: ``shares`` and

@@ -77,7 +77,7 @@ def fold(even, odd, points, side, lanes):
 
 
 @inner
-def zeros(rows):
+def zero_rows(rows):
     return np.zeros(rows * 64, np.float32)
 
 
@@ -88,9 +88,15 @@ def transform_images(images, spectrum, side, stride, cosines, sines, numbers, fi
     pixels = images.reshape(-1)
     features = stride * stride * channels
     columns, pairs = side // 2 + 1, (side - 1) // 2
-    points, even, odd, cosine, sine = zeros(side), zeros(TERMS), zeros(TERMS), zeros(TERMS), zeros(TERMS)
-    even_i, odd_i, cosine_i, sine_i = zeros(TERMS), zeros(TERMS), zeros(TERMS), zeros(TERMS)
-    real, imaginary = zeros(columns * side), zeros(columns * side)
+    points, even, odd, cosine, sine = (
+        zero_rows(side),
+        zero_rows(TERMS),
+        zero_rows(TERMS),
+        zero_rows(TERMS),
+        zero_rows(TERMS),
+    )
+    even_i, odd_i, cosine_i, sine_i = zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS)
+    real, imaginary = zero_rows(columns * side), zero_rows(columns * side)
     for item in range((last - first) * stride * stride):
         image, phase = first + item // (stride * stride), item % (stride * stride)
         top, left = phase // stride, phase % stride
@@ -148,9 +154,9 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
     pixels = images.reshape(-1)
     features = stride * stride * channels
     columns, pairs = side // 2 + 1, (side - 1) // 2
-    even, odd, even_i, odd_i = zeros(TERMS), zeros(TERMS), zeros(TERMS), zeros(TERMS)
-    cosine, sine, cosine_i, sine_i = zeros(TERMS), zeros(TERMS), zeros(TERMS), zeros(TERMS)
-    real, imaginary = zeros(TERMS * side), zeros(TERMS * side)
+    even, odd, even_i, odd_i = zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS)
+    cosine, sine, cosine_i, sine_i = zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS)
+    real, imaginary = zero_rows(TERMS * side), zero_rows(TERMS * side)
     for item in range((last - first) * stride * stride):
         image, phase = first + item // (stride * stride), item % (stride * stride)
         top, left = phase // stride, phase % stride
