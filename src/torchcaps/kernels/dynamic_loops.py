@@ -104,9 +104,8 @@ def add_weighted(totals, weights, votes, types, size):
 
 
 @inner
-def softmax_over_types(share, logit, powers, types):
+def softmax_over_types(share, logit, powers, scales, peak, types):
     """Softmax over the types of each image, with all exponentials in one long loop."""
-    peak, scales = np.empty(16, np.float32), powers.view(np.float32)
     for c in range(16):
         peak[c] = logit[c]
     for j in range(types):
@@ -146,7 +145,8 @@ def dynamic_iteration(children, weight, poses, logits, shares, totals, first, la
     """
     width = types * size
     votes = np.empty(width * 16, np.float32)
-    powers = np.empty(types * 16, np.int32)
+    powers, peak = np.empty(types * 16, np.int32), np.empty(16, np.float32)
+    scales = powers.view(np.float32)
     for step in range(last - first):
         tile = first + step
         pose, total = poses[tile], totals[tile]
@@ -155,7 +155,7 @@ def dynamic_iteration(children, weight, poses, logits, shares, totals, first, la
             vote(votes, children[tile, i], weight[i if weight.shape[0] > 1 else 0], width)
             logit, share = logits[tile, i], shares[tile, i]
             agree(logit, votes, pose, types, size)
-            softmax_over_types(share, logit, powers, types)
+            softmax_over_types(share, logit, powers, scales, peak, types)
             add_weighted(total, share, votes, types, size)
 
 

@@ -60,25 +60,14 @@ def scaled_sum_and_difference(sums, differences, one, other, scale, lanes):
 
 
 @inner
-def from_row(buffer, number):
-    """A row of a buffer and all that follows."""
-    return buffer[number * 64 :]
-
-
-@inner
 def fold(even, odd, points, side, lanes):
     """Add and subtract the points n and N - n: rows 0 to N/2 of ``even``, and n - 1 of ``odd``."""
     copy_row(even, points, lanes)
     for n in range((side - 1) // 2):
-        one, other = from_row(points, n + 1), from_row(points, side - 1 - n)
-        add_and_subtract(from_row(even, n + 1), from_row(odd, n), one, other, lanes)
+        one, other = points[(n + 1) * 64 :], points[(side - 1 - n) * 64 :]
+        add_and_subtract(even[(n + 1) * 64 :], odd[n * 64 :], one, other, lanes)
     if side % 2 == 0:
-        copy_row(from_row(even, side // 2), from_row(points, side // 2), lanes)
-
-
-@inner
-def zero_rows(rows):
-    return np.zeros(rows * 64, np.float32)
+        copy_row(even[(side // 2) * 64 :], points[(side // 2) * 64 :], lanes)
 
 
 @compiled
@@ -88,15 +77,10 @@ def transform_images(images, spectrum, side, stride, cosines, sines, numbers, fi
     pixels = images.reshape(-1)
     features = stride * stride * channels
     columns, pairs = side // 2 + 1, (side - 1) // 2
-    points, even, odd, cosine, sine = (
-        zero_rows(side),
-        zero_rows(TERMS),
-        zero_rows(TERMS),
-        zero_rows(TERMS),
-        zero_rows(TERMS),
-    )
-    even_i, odd_i, cosine_i, sine_i = zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS)
-    real, imaginary = zero_rows(columns * side), zero_rows(columns * side)
+    points, parts = np.zeros(side * 64, np.float32), np.zeros((8, TERMS * 64), np.float32)
+    even, odd, cosine, sine = parts[0], parts[1], parts[2], parts[3]
+    even_i, odd_i, cosine_i, sine_i = parts[4], parts[5], parts[6], parts[7]
+    real, imaginary = np.zeros(columns * side * 64, np.float32), np.zeros(columns * side * 64, np.float32)
     for item in range((last - first) * stride * stride):
         image, phase = first + item // (stride * stride), item % (stride * stride)
         top, left = phase // stride, phase % stride
@@ -109,30 +93,30 @@ def transform_images(images, spectrum, side, stride, cosines, sines, numbers, fi
                     for x in range(side):
                         if x < wide:
                             where = ((image * height + y * stride + top) * width + x * stride + left) * channels + begin
-                            copy_row(from_row(points, x), pixels[where:], lanes)
+                            copy_row(points[x * 64 :], pixels[where:], lanes)
                         else:
-                            from_row(points, x)[:64] = ZERO
+                            points[x * 64 : x * 64 + 64] = ZERO
                     fold(even, odd, points, side, lanes)
                     combine(cosine, cosines, even, columns, columns, lanes)
                     combine(sine, sines, odd, columns, pairs, lanes)
                     for k in range(columns):
-                        copy_row(from_row(real, k * side + y), from_row(cosine, k), lanes)
-                        flipped, given = from_row(imaginary, k * side + y), from_row(sine, k)
+                        copy_row(real[(k * side + y) * 64 :], cosine[k * 64 :], lanes)
+                        flipped, given = imaginary[(k * side + y) * 64 :], sine[k * 64 :]
                         for c in range(lanes):
                             flipped[c] = -given[c]
                 else:
                     for k in range(columns):
-                        from_row(real, k * side + y)[:64] = ZERO
-                        from_row(imaginary, k * side + y)[:64] = ZERO
+                        real[(k * side + y) * 64 : (k * side + y) * 64 + 64] = ZERO
+                        imaginary[(k * side + y) * 64 : (k * side + y) * 64 + 64] = ZERO
             for k in range(columns):  # along the columns
-                fold(even, odd, from_row(real, k * side), side, lanes)
-                fold(even_i, odd_i, from_row(imaginary, k * side), side, lanes)
+                fold(even, odd, real[(k * side) * 64 :], side, lanes)
+                fold(even_i, odd_i, imaginary[(k * side) * 64 :], side, lanes)
                 combine(cosine, cosines, even, columns, columns, lanes)
                 combine(sine, sines, odd, columns, pairs, lanes)
                 combine(cosine_i, cosines, even_i, columns, columns, lanes)
                 combine(sine_i, sines, odd_i, columns, pairs, lanes)
                 for q in range(columns):
-                    a, b, ai, bi = from_row(cosine, q), from_row(sine, q), from_row(cosine_i, q), from_row(sine_i, q)
+                    a, b, ai, bi = cosine[q * 64 :], sine[q * 64 :], cosine_i[q * 64 :], sine_i[q * 64 :]
                     where = image * features + phase * channels + begin
                     found = spectrum[numbers[k, q]]
                     re, im = found[where:], found[batch * features + where :]
@@ -154,9 +138,10 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
     pixels = images.reshape(-1)
     features = stride * stride * channels
     columns, pairs = side // 2 + 1, (side - 1) // 2
-    even, odd, even_i, odd_i = zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS)
-    cosine, sine, cosine_i, sine_i = zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS), zero_rows(TERMS)
-    real, imaginary = zero_rows(TERMS * side), zero_rows(TERMS * side)
+    parts = np.zeros((8, TERMS * 64), np.float32)
+    even, odd, cosine, sine = parts[0], parts[1], parts[2], parts[3]
+    even_i, odd_i, cosine_i, sine_i = parts[4], parts[5], parts[6], parts[7]
+    real, imaginary = np.zeros(TERMS * side * 64, np.float32), np.zeros(TERMS * side * 64, np.float32)
     for item in range((last - first) * stride * stride):
         image, phase = first + item // (stride * stride), item % (stride * stride)
         top, left = phase // stride, phase % stride
@@ -172,13 +157,13 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
                     found = spectrum[numbers[k, q]]
                     re, im = found[where:], found[batch * features + where :]
                     if q == 0 or 2 * q == side:
-                        row_even, row_even_i = from_row(even, q), from_row(even_i, q)
+                        row_even, row_even_i = even[q * 64 :], even_i[q * 64 :]
                         for c in range(lanes):
                             row_even[c] = scale * re[c]
                             row_even_i[c] = scale * im[c]
                     elif conjugate:
-                        row_even, row_odd = from_row(even, q), from_row(odd, q - 1)
-                        row_even_i, row_odd_i = from_row(even_i, q), from_row(odd_i, q - 1)
+                        row_even, row_odd = even[q * 64 :], odd[(q - 1) * 64 :]
+                        row_even_i, row_odd_i = even_i[q * 64 :], odd_i[(q - 1) * 64 :]
                         for c in range(lanes):
                             row_even[c] = TWO * scale * re[c]
                             row_odd_i[c] = TWO * scale * im[c]
@@ -187,16 +172,16 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
                     else:
                         other = spectrum[numbers[k, side - q]]
                         re_o, im_o = other[where:], other[batch * features + where :]
-                        scaled_sum_and_difference(from_row(even, q), from_row(odd, q - 1), re, re_o, scale, lanes)
-                        scaled_sum_and_difference(from_row(even_i, q), from_row(odd_i, q - 1), im, im_o, scale, lanes)
+                        scaled_sum_and_difference(even[q * 64 :], odd[(q - 1) * 64 :], re, re_o, scale, lanes)
+                        scaled_sum_and_difference(even_i[q * 64 :], odd_i[(q - 1) * 64 :], im, im_o, scale, lanes)
                 combine(cosine, cosines, even, columns, columns, lanes)
                 combine(sine, sines, odd, columns, pairs, lanes)
                 combine(cosine_i, cosines, even_i, columns, columns, lanes)
                 combine(sine_i, sines, odd_i, columns, pairs, lanes)
                 for y in range(min(side, tall)):
                     q = min(y, side - y)
-                    a, b, ai, bi = from_row(cosine, q), from_row(sine, q), from_row(cosine_i, q), from_row(sine_i, q)
-                    re, im = from_row(real, y * 9 + k), from_row(imaginary, y * 9 + max(k - 1, 0))
+                    a, b, ai, bi = cosine[q * 64 :], sine[q * 64 :], cosine_i[q * 64 :], sine_i[q * 64 :]
+                    re, im = real[(y * 9 + k) * 64 :], imaginary[(y * 9 + max(k - 1, 0)) * 64 :]
                     if y == q:
                         for c in range(lanes):
                             re[c] = a[c] - bi[c]
@@ -210,11 +195,11 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
                             for c in range(lanes):
                                 im[c] = ai[c] - b[c]
             for y in range(min(side, tall)):
-                combine(cosine, cosines, from_row(real, y * 9), columns, columns, lanes)
-                combine(sine, sines, from_row(imaginary, y * 9), columns, pairs, lanes)
+                combine(cosine, cosines, real[(y * 9) * 64 :], columns, columns, lanes)
+                combine(sine, sines, imaginary[(y * 9) * 64 :], columns, pairs, lanes)
                 for x in range(min(side, wide)):
                     at = ((image * height + y * stride + top) * width + x * stride + left) * channels + begin
-                    pixel, a, b = pixels[at:], from_row(cosine, min(x, side - x)), from_row(sine, min(x, side - x))
+                    pixel, a, b = pixels[at:], cosine[(min(x, side - x)) * 64 :], sine[(min(x, side - x)) * 64 :]
                     if 2 * x <= side:
                         for c in range(lanes):
                             pixel[c] = a[c] - b[c]
