@@ -18,9 +18,9 @@ from torchcaps.routing.base import LayerShape, Routed, Routing
 
 Build = Callable[[LayerShape], Routing]
 
-SHAPE = LayerShape(positions=1, children=6, parents=3, size=4, activations=True)
+SHAPE = LayerShape(positions=1, children=6, parents=3, size=4, activations=True, child_size=4)
 # Two positions that share two of their children, as in a convolutional layer.
-WINDOWS = LayerShape(positions=2, children=4, parents=3, size=4, activations=True)
+WINDOWS = LayerShape(positions=2, children=4, parents=3, size=4, activations=True, child_size=4)
 WINDOW_INDEX = torch.tensor([[0, 1, 2, 3], [2, 3, 4, 5]])
 
 
@@ -53,7 +53,8 @@ def check_routing(build: Build, *, any_child_order: bool = False, any_parent_ord
 def _route(routing: Routing, votes: Tensor, index: Tensor | None = None, activation: Tensor | None = None) -> Routed:
     if routing.needs_activation and activation is None:
         activation = votes.new_full(votes.shape[:3], 0.5)
-    return routing(votes, activation, child_index=index, nonlinearity=squash)
+    child_pose = votes.mean(3) if routing.needs_child_pose else None  # a pose that follows from the votes
+    return routing(votes, activation, child_index=index, nonlinearity=squash, child_pose=child_pose)
 
 
 def _votes(shape: LayerShape, images: int = 3) -> Tensor:

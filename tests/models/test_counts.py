@@ -99,6 +99,26 @@ def test_yang2021_adds_no_parameter_to_capsnet() -> None:
     assert count("capsnet-l1-cifar10", **CIFAR10) == count("capsnet-l2-cifar10", **CIFAR10) == wide
 
 
+def test_mazzia2021_has_the_paper_s_parameters() -> None:
+    convolutions = (25 * 1 * 32 + 32) + (9 * 32 * 64 + 64) + (9 * 64 * 64 + 64) + (9 * 64 * 128 + 128)
+    normalization = 2 * (32 + 64 + 64 + 128)
+    capsules = (81 * 128 + 128) + 16 * 10 * 8 * 16 + 16 * 10
+    assert convolutions + normalization + capsules == 161_824
+    assert count("efficient-capsnet", decoder="none") == 161_824
+
+
+def test_hahn2019_differs_in_the_head_only() -> None:
+    trunk = 9 * 3 * 16 + 2 * 16 + 6 * (9 * 16 * 16 + 2 * 16)
+    trunk += 9 * 16 * 32 + 5 * 9 * 32 * 32 + 6 * 2 * 32 + 9 * 32 * 64 + 5 * 9 * 64 * 64 + 6 * 2 * 64
+    pose, activation = 9 * 64 * 512 + 2 * 512, 9 * 64 * 32 + 2 * 32
+    children = 8 * 8 * 32
+    assert count("resnet20", **CIFAR10) == count("resnet20", head="max", **CIFAR10) == trunk + 650
+    assert count("sr-capsnet", **CIFAR10) == trunk + pose + activation + children * 10 * (16 + 1)
+    assert count("sr-capsnet", routing="dynamic", **CIFAR10) == trunk + pose + children * 16 * 16 * 10
+    assert count("sr-capsnet", routing="em", **CIFAR10) == trunk + pose + activation + children * 16 * 10 + 20
+    assert count("resnet20", head="fc", **CIFAR10) == trunk + pose + 8 * 8 * 512 * 10 + 10
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("paper", list_papers())
 def test_rows_of_a_table_keep_the_ratio_of_their_parameters(paper: str, profile: Profile) -> None:

@@ -40,6 +40,54 @@ def attention(votes: Votes, kernel: list[list[list[list[float]]]], temperature: 
     return weighted_sum(votes, couplings), couplings
 
 
+def softmax(values: list[float]) -> list[float]:
+    total = sum(math.exp(value - max(values)) for value in values)
+    return [math.exp(value - max(values)) / total for value in values]
+
+
+def self_routing(
+    votes: Votes, poses: Matrix, activations: list[float], weight: list[Matrix], bias: Matrix
+) -> tuple[Matrix, list[float], Matrix]:
+    """Pose, activations and couplings. poses [child][number], weight [child][number][parent], bias [child][parent]."""
+    children, parents = len(votes), len(votes[0])
+    couplings = []
+    for child in range(children):
+        logits = []
+        for parent in range(parents):
+            logit = bias[child][parent]
+            for number, value in enumerate(poses[child]):
+                logit += weight[child][number][parent] * value
+            logits.append(logit)
+        couplings.append(softmax(logits))
+    result, active = [], []
+    for parent in range(parents):
+        mass, pose = 0.0, [0.0] * len(votes[0][0])
+        for child in range(children):
+            weight_here = activations[child] * couplings[child][parent]
+            mass += weight_here
+            for number, value in enumerate(votes[child][parent]):
+                pose[number] += weight_here * value
+        active.append(mass / sum(activations))
+        result.append([value / mass for value in pose])
+    return result, active, couplings
+
+
+def self_attention(votes: Votes, bias: Matrix) -> tuple[Matrix, Matrix]:
+    """Pose and couplings, with the product of every pair of votes for a parent written out."""
+    children, parents, size = len(votes), len(votes[0]), len(votes[0][0])
+    couplings = []
+    for child in range(children):
+        logits = []
+        for parent in range(parents):
+            total = 0.0
+            for other in range(children):
+                for number in range(size):
+                    total += votes[child][parent][number] * votes[other][parent][number]
+            logits.append(total / math.sqrt(size))
+        couplings.append([share + bias[child][parent] for parent, share in enumerate(softmax(logits))])
+    return weighted_sum(votes, couplings), couplings
+
+
 def discriminative_step(
     batch: list[Votes], labels: list[list[int]], couplings: Matrix, penalty: str, gamma: float, weight: float
 ) -> Matrix:

@@ -5,10 +5,20 @@ from torchcaps.layers.conv_transform import ChannelConvTransform, ConvTransform
 from torchcaps.layers.decoder import Decoder
 from torchcaps.layers.nonlinearity import AffineTanh, NonlinearityRecord, nonlinearities
 from torchcaps.layers.position_shared import CoordinateAddition, PositionSharedTransform
-from torchcaps.layers.primary import Conv2d, MatrixPrimaryCapsules, MeanImage, PrimaryCapsules, Standardize
+from torchcaps.layers.primary import (
+    Conv2d,
+    DepthwisePrimaryCapsules,
+    MatrixPrimaryCapsules,
+    MeanImage,
+    NormalizedPrimaryCapsules,
+    PrimaryCapsules,
+    Standardize,
+)
+from torchcaps.layers.resnet import BasicBlock, ResNet, feature_shape
 from torchcaps.layers.transform import (
     Capsules,
     DenseTransform,
+    NoVotes,
     SharedTransform,
     Transform,
     TransformRecord,
@@ -17,6 +27,7 @@ from torchcaps.layers.transform import (
 
 __all__ = [
     "AffineTanh",
+    "BasicBlock",
     "CapsuleLayer",
     "CapsuleStack",
     "Capsules",
@@ -26,15 +37,20 @@ __all__ = [
     "CoordinateAddition",
     "Decoder",
     "DenseTransform",
+    "DepthwisePrimaryCapsules",
     "MatrixPrimaryCapsules",
     "MeanImage",
+    "NoVotes",
     "NonlinearityRecord",
+    "NormalizedPrimaryCapsules",
     "PositionSharedTransform",
     "PrimaryCapsules",
+    "ResNet",
     "SharedTransform",
     "Standardize",
     "Transform",
     "TransformRecord",
+    "feature_shape",
     "nonlinearities",
     "transforms",
 ]

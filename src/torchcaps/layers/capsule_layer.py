@@ -189,7 +189,13 @@ class CapsuleLayer(nn.Module):
     ) -> Routed:
         activation = None if capsules.activation is None else self.transform.gather(capsules.activation)  # (B, P, I)
         votes = self.transform(capsules)
-        routed = self.routing(votes, activation, child_index=self.transform.child_index, nonlinearity=self.nonlinearity)
+        routed = self.routing(
+            votes,
+            activation,
+            child_index=self.transform.child_index,
+            nonlinearity=self.nonlinearity,
+            child_pose=self.transform.gather(capsules.pose) if self.routing.needs_child_pose else None,
+        )
         if couplings is not None:
             couplings.extend(routed.couplings)
         if collected is not None:

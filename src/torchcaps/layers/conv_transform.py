@@ -68,7 +68,14 @@ class ConvTransform(Transform):
         super().__init__(_windows(numbers, kernel, stride).squeeze(0))
         slots = kernel * kernel * types
         size = parent_pose[0] * parent_pose[1]
-        self.shape = LayerShape(grid[0] * grid[1], slots, parents, size, distinct=height * width * types)
+        self.shape = LayerShape(
+            grid[0] * grid[1],
+            slots,
+            parents,
+            size,
+            distinct=height * width * types,
+            child_size=child_pose[0] * child_pose[1],
+        )
         self.grid, self.kernel, self.stride = grid, kernel, stride
         self.child_pose, self.parent_pose, self.multiply = child_pose, parent_pose, multiply
         self.weight = matrix_weight(slots, parents, child_pose, parent_pose, multiply, spread, start)

@@ -48,7 +48,8 @@ class PositionSharedTransform(Transform):
     ) -> None:
         super().__init__()
         children = child_grid[0] * child_grid[1] * types
-        self.shape = LayerShape(1, children, parents, parent_pose[0] * parent_pose[1])
+        size, child_size = parent_pose[0] * parent_pose[1], child_pose[0] * child_pose[1]
+        self.shape = LayerShape(1, children, parents, size, child_size=child_size)
         self.child_grid = child_grid
         self.child_pose, self.parent_pose, self.multiply = child_pose, parent_pose, multiply
         self.weight = matrix_weight(types, parents, child_pose, parent_pose, multiply, spread, start)

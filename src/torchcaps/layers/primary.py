@@ -136,6 +136,106 @@ class PrimaryCapsules(nn.Module):
         return Capsules(pose, safe_norm(pose) if self.activated else None)
 
 
+class DepthwisePrimaryCapsules(nn.Module):
+    """A depthwise convolution whose kernel covers the whole grid: one capsule of each type.
+
+    Mazzia, Salvetti, Chiaberge: Efficient-CapsNet, 2021, https://arxiv.org/abs/2101.12491, section 2.
+
+    Each channel has its own kernel, so that an element of a pose summarizes one feature map.
+
+    Args:
+        types: capsule types.
+        size: size of a capsule's pose; the feature maps have types * size channels.
+        grid: height and width of the feature maps.
+        nonlinearity, activated: as in :class:`PrimaryCapsules`.
+
+    Shapes: (B, types*size, H, W) to pose (B, 1, 1, types, size).
+
+    >>> DepthwisePrimaryCapsules(16, 8, (9, 9))(torch.zeros(2, 128, 9, 9)).pose.shape
+    torch.Size([2, 1, 1, 16, 8])
+    """
+
+    def __init__(
+        self,
+        types: int,
+        size: int,
+        grid: tuple[int, int],
+        *,
+        nonlinearity: str | Nonlinearity = "squash",
+        activated: bool = False,
+    ) -> None:
+        super().__init__()
+        self.types, self.size, self.activated = types, size, activated
+        self.nonlinearity = get_nonlinearity(nonlinearity)
+        self.conv = nn.Conv2d(types * size, types * size, grid, groups=types * size)
+
+    def forward(self, features: Tensor) -> Capsules:
+        # The kernel covers the grid, so a product and a sum are the whole convolution, and faster than a general one.
+        assert self.conv.bias is not None
+        sums = (features * self.conv.weight.squeeze(1)).sum((2, 3)) + self.conv.bias  # (B, types*size)
+        pose = self.nonlinearity(sums.unflatten(1, (self.types, self.size))[:, None, None])  # (B, 1, 1, N, D)
+        return Capsules(pose, safe_norm(pose) if self.activated else None)
+
+
+class NormalizedPrimaryCapsules(nn.Module):
+    """A convolution with batch normalization for poses, and one with batch normalization and sigmoid for activations.
+
+    Hahn, Pyeon, Kim: Self-Routing Capsule Networks, 2019,
+    https://papers.nips.cc/paper/8982-self-routing-capsule-networks; Ribeiro, Leontidis, Kollias: Capsule Routing via
+    Variational Bayes, 2020, https://arxiv.org/abs/1905.11455.
+
+    Args:
+        in_channels: channels of the feature maps.
+        types: capsule types in each grid cell.
+        size: size of a capsule's pose.
+        kernel, stride, padding: of both convolutions, which have no bias.
+        per_type: normalize all elements of a capsule type together, instead of each element by itself.
+        activated: also return activations.
+        nonlinearity: a registered name or a function of the normalized poses.
+
+    Shapes: (B, C, H, W) to pose (B, H', W', types, size), and activation (B, H', W', types) if ``activated``.
+
+    >>> NormalizedPrimaryCapsules(64, 32, 16, kernel=3, padding=1)(torch.zeros(2, 64, 8, 8)).activation.shape
+    torch.Size([2, 8, 8, 32])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        types: int,
+        size: int,
+        *,
+        kernel: int,
+        stride: int = 1,
+        padding: int = 0,
+        per_type: bool = False,
+        activated: bool = True,
+        nonlinearity: str | Nonlinearity = "none",
+    ) -> None:
+        super().__init__()
+        self.types, self.size, self.per_type = types, size, per_type
+        self.nonlinearity = get_nonlinearity(nonlinearity)
+        self.pose = nn.Conv2d(in_channels, types * size, kernel, stride, padding, bias=False)
+        self.pose_norm = nn.BatchNorm2d(types if per_type else types * size)
+        self.activation: nn.Module | None = None
+        if activated:
+            self.activation = nn.Sequential(
+                nn.Conv2d(in_channels, types, kernel, stride, padding, bias=False), nn.BatchNorm2d(types), nn.Sigmoid()
+            )
+
+    def forward(self, features: Tensor) -> Capsules:
+        maps = self.pose(features)  # (B, N*D, H, W)
+        if self.per_type:
+            height = maps.shape[2]
+            together = self.pose_norm(maps.unflatten(1, (self.types, self.size)).flatten(2, 3))  # (B, N, D*H, W)
+            maps = together.unflatten(2, (self.size, height)).flatten(1, 2)
+        else:
+            maps = self.pose_norm(maps)
+        pose = self.nonlinearity(maps.permute(0, 2, 3, 1).unflatten(3, (self.types, self.size)))
+        activation = None if self.activation is None else self.activation(features).permute(0, 2, 3, 1)
+        return Capsules(pose, activation)
+
+
 class MatrixPrimaryCapsules(nn.Module):
     r"""A 1x1 convolution that computes linear poses and logistic activations.
 

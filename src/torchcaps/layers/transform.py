@@ -64,7 +64,7 @@ class DenseTransform(Transform):
 
     def __init__(self, children: int, parents: int, child_size: int, parent_size: int) -> None:
         super().__init__()
-        self.shape = LayerShape(1, children, parents, parent_size)
+        self.shape = LayerShape(1, children, parents, parent_size, child_size=child_size)
         # As in the authors' release: the sum over a thousand children then starts where squash is not flat.
         self.weight = nn.Parameter(torch.randn(children, child_size, parents * parent_size) * 0.1)
 
@@ -101,7 +101,7 @@ class SharedTransform(Transform):
 
     def __init__(self, children: int, parents: int, child_size: int, parent_size: int) -> None:
         super().__init__()
-        self.shape = LayerShape(1, children, parents, parent_size)
+        self.shape = LayerShape(1, children, parents, parent_size, child_size=child_size)
         # Less than the dense transform's 0.1: votes by a shared matrix add up instead of canceling, and squash would
         # start where it is flat.
         self.weight = nn.Parameter(torch.randn(child_size, parents * parent_size) * 0.02)
@@ -120,6 +120,23 @@ class SharedTransform(Transform):
 
     def extra_repr(self) -> str:
         return f"weight={tuple(self.weight.shape)}"
+
+
+class NoVotes(Transform):
+    """No votes, for routings that compute activations without them (hahn2019): parents have a pose of size 0.
+
+    Shapes: pose (B, H, W, N, child_size) to votes (B, 1, H*W*N, parents, 0).
+
+    >>> NoVotes(128, 10, 16)(Capsules(torch.zeros(2, 4, 4, 8, 16))).shape
+    torch.Size([2, 1, 128, 10, 0])
+    """
+
+    def __init__(self, children: int, parents: int, child_size: int) -> None:
+        super().__init__()
+        self.shape = LayerShape(1, children, parents, 0, child_size=child_size)
+
+    def forward(self, capsules: Capsules) -> Tensor:
+        return capsules.pose.new_zeros(len(capsules.pose), 1, self.shape.children, self.shape.parents, 0)
 
 
 @dataclass(frozen=True)

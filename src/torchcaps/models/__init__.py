@@ -7,7 +7,9 @@ from torchcaps.models.capsule_model import CapsuleModel
 from torchcaps.models.chen2019 import ConvNetChen2019, GCapsNetConv, GCapsNetMulti, LeNet, g_capsnet_fc
 from torchcaps.models.choi2019 import ARCapsNet
 from torchcaps.models.gu2021 import ConvNetCR, ConvNetCRSF, ConvNetFCLargeKernel, ConvNetR
+from torchcaps.models.hahn2019 import PlainHead, SRCapsNet
 from torchcaps.models.hinton2018 import ConvNetHinton2018, MatrixCapsNet
+from torchcaps.models.mazzia2021 import EfficientCapsNet
 from torchcaps.models.registry import ModelRecord, Recipe, create_model, list_models, models
 from torchcaps.models.sabour2017 import CapsNet
 
@@ -23,6 +25,7 @@ __all__ = [
     "ConvNetFCLargeKernel",
     "ConvNetHinton2018",
     "ConvNetR",
+    "EfficientCapsNet",
     "Ensemble",
     "GCapsNetConv",
     "GCapsNetMulti",
@@ -31,7 +34,9 @@ __all__ = [
     "Model",
     "ModelRecord",
     "Output",
+    "PlainHead",
     "Recipe",
+    "SRCapsNet",
     "create_model",
     "g_capsnet_fc",
     "list_models",

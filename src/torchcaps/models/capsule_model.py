@@ -12,6 +12,7 @@ from torchcaps.layers import CapsuleStack, Decoder
 from torchcaps.losses import one_hot
 from torchcaps.models.base import Model, Output
 
+TINY_SHARE = 1e-7  # added to each activation, so that the logarithm of its share is finite
 DECODERS = ("conditional", "normal", "none")
 
 Scoring = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -25,8 +26,8 @@ class CapsuleModel(Model):
         features: maps images (B, C, H, W) to feature maps.
         primary: maps feature maps to primary capsules.
         capsules: maps primary capsules to one capsule per class.
-        score: maps poses (B, classes, D) to scores and logits; unused if the routing gives activations, which are then
-            the scores.
+        score: maps poses (B, classes, D) to scores and logits; unused if the routing gives activations.
+        score_activation: maps activations (B, classes) to scores and logits, if the routing gives them.
     """
 
     def __init__(
@@ -38,26 +39,47 @@ class CapsuleModel(Model):
         primary: nn.Module,
         capsules: CapsuleStack,
         score: Scoring,
+        score_activation: Scoring | None = None,
         decoder: Decoder | None = None,
         preprocess: nn.Module | None = None,
     ) -> None:
         super().__init__(image_shape, classes, preprocess=preprocess, decoder=decoder)
         self.features, self.primary, self.capsules, self.score = features, primary, capsules, score
+        self.score_activation = score_activation or activation_score
 
     def classify(self, images: Tensor) -> Output:
         capsules, votes = self.capsules(self.primary(self.features(images)))
         pose = capsules.pose.flatten(1, 3)  # (B, classes, D)
-        if capsules.activation is None:
-            precise = pose.float() if pose.dtype in HALF_PRECISION else pose
-            scores, logits = (each.to(pose.dtype) for each in self.score(precise))
-        else:
-            scores = capsules.activation.flatten(1)
-            logits = log_odds(scores)
+        read, values = self.score, pose
+        if capsules.activation is not None:
+            read, values = self.score_activation, capsules.activation.flatten(1)
+        precise = values.float() if values.dtype in HALF_PRECISION else values
+        scores, logits = (each.to(pose.dtype) for each in read(precise))
         return Output(scores, logits, pose, votes)
 
     def after_step(self, output: Output, labels: Tensor) -> None:
         if output.votes is not None:
             self.capsules.after_step(output.votes, one_hot(labels, self.classes))
+
+
+def activation_score(activation: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of activations in [0, 1]: the activation, read as a probability."""
+    return activation, log_odds(activation)
+
+
+def activation_share(activation: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of activations as one distribution: their shares of the sum, and the logarithms of these.
+
+    The cross-entropy of the logits is then the negative log-likelihood of the shares (hahn2019).
+    """
+    scores = activation + TINY_SHARE
+    scores = scores / scores.sum(1, keepdim=True)
+    return scores, scores.log()
+
+
+def length_share(pose: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of capsules by their shares of all lengths, as in :func:`activation_share`."""
+    return activation_share(safe_norm(pose))
 
 
 def length_score(pose: Tensor) -> tuple[Tensor, Tensor]:

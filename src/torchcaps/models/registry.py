@@ -126,7 +126,7 @@ def create_model(
 
 
 # Class layer of CapsNet in laptop size, for counting the parameters of routings.
-LAYER = LayerShape(positions=1, children=288, parents=10, size=16, activations=True)
+LAYER = LayerShape(positions=1, children=288, parents=10, size=16, activations=True, child_size=8)
 
 
 @dataclass(frozen=True)

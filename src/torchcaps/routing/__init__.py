@@ -5,6 +5,8 @@ from torchcaps.routing.base import LayerShape, Routed, Routing, RoutingRecord, c
 from torchcaps.routing.discriminative import DiscriminativeRouting
 from torchcaps.routing.dynamic import DynamicRouting
 from torchcaps.routing.em import EMRouting
+from torchcaps.routing.self_attention import SelfAttentionRouting
+from torchcaps.routing.self_routing import SelfRouting
 from torchcaps.routing.trainable import TrainableRouting
 from torchcaps.routing.uniform import UniformRouting
 
@@ -17,6 +19,8 @@ __all__ = [
     "Routed",
     "Routing",
     "RoutingRecord",
+    "SelfAttentionRouting",
+    "SelfRouting",
     "TrainableRouting",
     "UniformRouting",
     "create_routing",

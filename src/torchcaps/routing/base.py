@@ -29,6 +29,7 @@ class LayerShape:
         size: D, size of a parent's pose.
         activations: whether the children have an activation in addition to their pose.
         distinct: number of distinct children where receptive fields overlap; None for P * I.
+        child_size: size of a child's pose, for routings that read it; None if a slot does not hold one child's pose.
     """
 
     positions: int
@@ -37,6 +38,7 @@ class LayerShape:
     size: int
     activations: bool = False
     distinct: int | None = None
+    child_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,13 @@ class Routing(nn.Module, ABC):
         activation: (B, P, I), or (B, I) for plain votes: the children's activations; None if they have only a pose.
         child_index: (P, I), the child in each slot; None in a fully connected layer.
         nonlinearity: the layer's nonlinearity, which iterative routings also apply between iterations.
+        child_pose: (B, P, I, C), or (B, I, C) for plain votes: the children's own poses, for routings that read them.
 
-    Set ``needs_activation`` if children must have an activation, and ``gives_activation`` if parents get one. A
-    routing that learns outside backpropagation sets ``alternating`` and implements ``after_step``. With ``recompute``,
-    votes are recomputed during the backward pass instead of being stored; then the images of a batch must not
-    influence each other.
+    Set ``needs_activation`` if children must have an activation, and ``gives_activation`` if parents get one. Set
+    ``needs_child_pose`` to get the children's own poses as a keyword argument ``child_pose`` of ``forward``. A routing
+    that learns outside backpropagation sets ``alternating`` and implements ``after_step``. With ``recompute``, votes
+    are recomputed during the backward pass instead of being stored; then the images of a batch must not influence each
+    other.
 
     >>> from torchcaps.routing import DynamicRouting
     >>> routing = DynamicRouting(LayerShape(positions=1, children=6, parents=3, size=4))
@@ -80,6 +84,7 @@ class Routing(nn.Module, ABC):
 
     alternating: ClassVar[bool] = False
     needs_activation: ClassVar[bool] = False
+    needs_child_pose: ClassVar[bool] = False
     gives_activation: ClassVar[bool] = False
     recompute: bool = False
 
@@ -90,6 +95,11 @@ class Routing(nn.Module, ABC):
                 f"{type(self).__name__} needs the children's activations, but the capsules below have only a pose: "
                 "choose another routing, or primary capsules with activations"
             )
+        if self.needs_child_pose and shape.child_size is None:
+            raise TorchcapsError(
+                f"{type(self).__name__} reads the poses of single children, and a slot of this transform does not hold "
+                "one child: choose another routing or transform"
+            )
         self.shape = shape
 
     def __call__(
@@ -99,11 +109,14 @@ class Routing(nn.Module, ABC):
         *,
         child_index: Tensor | None = None,
         nonlinearity: Nonlinearity = squash,
+        child_pose: Tensor | None = None,
     ) -> Routed:
         routed: Routed
         if votes.ndim == 4:
-            active = None if activation is None else activation.unsqueeze(1)
-            routed = self(votes.unsqueeze(1), active, child_index=child_index, nonlinearity=nonlinearity)
+            active, poses = (None if each is None else each.unsqueeze(1) for each in (activation, child_pose))
+            routed = self(
+                votes.unsqueeze(1), active, child_index=child_index, nonlinearity=nonlinearity, child_pose=poses
+            )
             active = None if routed.activation is None else routed.activation.squeeze(1)
             return Routed(routed.pose.squeeze(1), active, [couplings.squeeze(1) for couplings in routed.couplings])
         if votes.ndim != 5 or not votes.is_floating_point():
@@ -120,11 +133,18 @@ class Routing(nn.Module, ABC):
                 f"{type(self).__name__} expects one activation per child {tuple(votes.shape[:3])}, "
                 f"got {tuple(activation.shape)}"
             )
+        if self.needs_child_pose:
+            own = (*votes.shape[:3], self.shape.child_size)
+            got = None if child_pose is None else tuple(child_pose.shape)
+            if got != own:
+                raise TorchcapsError(f"{type(self).__name__} expects the children's poses {own}, got {got}")
         # Sums over a thousand children and repeated exponentials need float32, whatever the layers around use.
         if votes.dtype in HALF_PRECISION:
-            votes, activation = votes.float(), None if activation is None else activation.float()
+            votes = votes.float()
+            activation, child_pose = (None if each is None else each.float() for each in (activation, child_pose))
+        more = {"child_pose": child_pose} if self.needs_child_pose else {}
         with torch.autocast(votes.device.type, enabled=False):
-            routed = super().__call__(votes, activation, child_index=child_index, nonlinearity=nonlinearity)
+            routed = super().__call__(votes, activation, child_index=child_index, nonlinearity=nonlinearity, **more)
         return routed
 
     def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
