@@ -16,8 +16,8 @@ from torchcaps.models import Model, create_model, models
 # A file takes seconds to make. By default there are ONNX files of one model for each routing, and files of torch.export
 # of every model but those that are another one with other numbers; 'make test-slow' has all.
 EACH_ROUTING = ("capsnet", "g-capsnet-fc", "ar-capsnet", "aff-capsnet", "matrix-capsnet", "capsnet-l2")
-EACH_ROUTING += ("sr-capsnet", "efficient-capsnet")
-OTHER_NUMBERS = ("-cifar10", "-affnist", "-68k")
+EACH_ROUTING += ("sr-capsnet", "efficient-capsnet", "vb-capsnet", "inverted-capsnet")
+OTHER_NUMBERS = ("-cifar10", "-affnist", "-68k", "-560k", "-tiny")
 
 
 def cases() -> list[Any]:

@@ -15,6 +15,7 @@ __all__ = [
     "agreement",
     "common_agreement",
     "commonly_weighted_votes",
+    "digamma",
     "exponential_squash",
     "log_odds",
     "safe_norm",
@@ -132,6 +133,21 @@ def common_agreement(votes: Tensor, poses: Tensor) -> Tensor:
     # (B, J, D, J), zero except for the parent's own pose.
     own = torch.diag_embed(poses.squeeze(1).transpose(1, 2)).transpose(1, 2)
     return (by_child @ own.reshape(-1, parents)).unsqueeze(0)
+
+
+def digamma(values: Tensor) -> Tensor:
+    """Digamma function of values of at least 1, as a series that torch.export and ONNX support.
+
+    >>> digamma(torch.tensor([1.0, 2.0]))  # the first is minus Euler's constant
+    tensor([-0.5772,  0.4228])
+    """
+    shifted, sums = values, torch.zeros_like(values)
+    for _ in range(7):
+        sums = sums + 1 / shifted
+        shifted = shifted + 1
+    square = 1 / shifted.square()
+    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240 - square / 132))))
+    return shifted.log() - 0.5 / shifted - series - sums
 
 
 def log_odds(probability: Tensor) -> Tensor:

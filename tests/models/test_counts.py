@@ -119,6 +119,23 @@ def test_hahn2019_differs_in_the_head_only() -> None:
     assert count("resnet20", head="fc", **CIFAR10) == trunk + pose + 8 * 8 * 512 * 10 + 10
 
 
+def test_ribeiro2020_has_the_release_s_parameters_without_its_offsets() -> None:
+    smallnorb = {"image_size": 32, "channels": 2, "classes": 5}
+    first = 25 * 2 * 64 + 2 * 64
+    three = first + 64 * 8 * 17 + 4 * 8 + 9 * 8 * 16 * 16 + 9 * 16 * 16 * 16 + 16 * 5 * 16
+    assert count("vb-capsnet", **smallnorb) == three == 68_640
+    assert count("vb-capsnet-tiny", **smallnorb) == first + 9 * 64 * 16 * 17 + 4 * 16 + 36 * 16 * 16 * 5 == 206_144
+
+
+def test_tsai2020_has_the_paper_s_parameters() -> None:
+    """1.83M with the residual network, 560K with one convolution."""
+    residual = 9 * 3 * 64 + 2 * 64 + 3 * (2 * 9 * 64 * 64 + 4 * 64)
+    residual += 9 * 64 * 128 + 9 * 128 * 128 + 64 * 128 + 6 * 128 + 3 * (2 * 9 * 128 * 128 + 4 * 128)
+    capsules = 2 * (9 * 32 * 32 * 16 + 32) + 25 * 32 * 10 * 16 + 32 + 32 + 17
+    assert count("inverted-capsnet", **CIFAR10) == residual + 128 * 512 + capsules == 1_828_817
+    assert count("inverted-capsnet-560k", **CIFAR10) == 28 * 256 + 256 * 512 + capsules == 561_297
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("paper", list_papers())
 def test_rows_of_a_table_keep_the_ratio_of_their_parameters(paper: str, profile: Profile) -> None:

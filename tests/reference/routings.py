@@ -88,6 +88,27 @@ def self_attention(votes: Votes, bias: Matrix) -> tuple[Matrix, Matrix]:
     return weighted_sum(votes, couplings), couplings
 
 
+def inverted_attention(votes: Votes, iterations: int) -> tuple[Matrix, Matrix]:
+    """Pose before the layer normalization, and couplings."""
+    children, parents, size = len(votes), len(votes[0]), len(votes[0][0])
+    couplings = [[1 / parents] * parents for _ in range(children)]
+    pose = weighted_sum(votes, couplings)
+    for _ in range(iterations - 1):
+        normal = []
+        for vector in pose:
+            mean = sum(vector) / size
+            variance = sum((value - mean) ** 2 for value in vector) / size
+            normal.append([(value - mean) / math.sqrt(variance + 1e-5) for value in vector])
+        for child in range(children):
+            products = [
+                sum(a * b for a, b in zip(votes[child][parent], normal[parent], strict=True)) / math.sqrt(size)
+                for parent in range(parents)
+            ]
+            couplings[child] = softmax(products)
+        pose = weighted_sum(votes, couplings)
+    return pose, couplings
+
+
 def discriminative_step(
     batch: list[Votes], labels: list[list[int]], couplings: Matrix, penalty: str, gamma: float, weight: float
 ) -> Matrix:

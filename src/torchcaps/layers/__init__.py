@@ -1,9 +1,9 @@
 """Layers: primary capsules, transforms, nonlinearities, capsule layers and decoders."""
 
-from torchcaps.layers.capsule_layer import CapsuleLayer, CapsuleStack
+from torchcaps.layers.capsule_layer import CapsuleLayer, CapsuleStack, ConcurrentStack, build_stack
 from torchcaps.layers.conv_transform import ChannelConvTransform, ConvTransform
 from torchcaps.layers.decoder import Decoder
-from torchcaps.layers.nonlinearity import AffineTanh, NonlinearityRecord, nonlinearities
+from torchcaps.layers.nonlinearity import AffineTanh, NonlinearityRecord, TypeBatchNorm, nonlinearities
 from torchcaps.layers.position_shared import CoordinateAddition, PositionSharedTransform
 from torchcaps.layers.primary import (
     Conv2d,
@@ -32,6 +32,7 @@ __all__ = [
     "CapsuleStack",
     "Capsules",
     "ChannelConvTransform",
+    "ConcurrentStack",
     "Conv2d",
     "ConvTransform",
     "CoordinateAddition",
@@ -50,6 +51,8 @@ __all__ = [
     "Standardize",
     "Transform",
     "TransformRecord",
+    "TypeBatchNorm",
+    "build_stack",
     "feature_shape",
     "nonlinearities",
     "transforms",

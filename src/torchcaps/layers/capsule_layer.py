@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.layers.conv_transform import ConvTransform
 from torchcaps.layers.nonlinearity import get_nonlinearity
 from torchcaps.layers.transform import Capsules, PoseShape, Transform, transforms
-from torchcaps.routing import Routed, Routing, create_routing
+from torchcaps.routing import IterativeRouting, Routed, Routing, create_routing
 from torchcaps.routing.base import Nonlinearity
 
 MAX_VOTES = 2**24  # elements of the votes computed at once when they are recomputed in the backward pass
@@ -145,23 +146,42 @@ class CapsuleLayer(nn.Module):
         if recording is not None:
             couplings = [] if couplings is None else couplings
             votes = [] if votes is None and recording.votes else votes
-        grid = self.transform.grid
         observed = couplings is not None or votes is not None
         routed = None if observed else self._route_factors(capsules)
         if routed is None and self.routing.recompute and not observed:
             routed = self._route_chunks(capsules)
         elif routed is None:
             routed = self._route_votes(capsules, couplings, votes)
-        pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
-        activation = None if routed.activation is None else routed.activation.unflatten(1, grid)
-        # Routing returns float32 for children in half precision. Under autocast the next layer expects that.
-        if pose.dtype != capsules.pose.dtype and not torch.is_autocast_enabled(pose.device.type):
-            pose = pose.to(capsules.pose.dtype)
-            activation = None if activation is None else activation.to(pose.dtype)
-        parents = Capsules(pose, activation)
+        parents = self._parents(capsules, routed)
         if recording is not None:
             recording.calls.append(LayerCall(self, capsules, parents, couplings or [], votes[0] if votes else None))
         return parents
+
+    def step(self, capsules: Capsules, previous: Routed | None, iteration: int) -> tuple[Capsules, Routed, Tensor]:
+        """Compute one iteration of the routing: the parents, the result for the next iteration, and the votes."""
+        assert isinstance(self.routing, IterativeRouting)
+        gathered = None if capsules.activation is None else self.transform.gather(capsules.activation)
+        votes, activation, _ = self.routing.check_input(self.transform(capsules), gathered)
+        with torch.autocast(votes.device.type, enabled=False):
+            routed = self.routing.step(
+                votes,
+                activation,
+                previous,
+                iteration,
+                child_index=self.transform.child_index,
+                nonlinearity=self.nonlinearity,
+            )
+        return self._parents(capsules, routed), routed, votes
+
+    def _parents(self, children: Capsules, routed: Routed) -> Capsules:
+        grid = self.transform.grid
+        pose = self.nonlinearity(routed.pose).unflatten(1, grid)  # (B, H, W, J, D)
+        activation = None if routed.activation is None else routed.activation.unflatten(1, grid)
+        # Routing returns float32 for children in half precision. Under autocast the next layer expects that.
+        if pose.dtype != children.pose.dtype and not torch.is_autocast_enabled(pose.device.type):
+            pose = pose.to(children.pose.dtype)
+            activation = None if activation is None else activation.to(pose.dtype)
+        return Capsules(pose, activation)
 
     def _route_factors(self, capsules: Capsules) -> Routed | None:
         """Route without storing votes, if both the transform and the routing support it."""
@@ -244,6 +264,61 @@ class CapsuleStack(nn.Module):
 
     def __iter__(self) -> Iterator[CapsuleLayer]:
         return iter(cast("list[CapsuleLayer]", self.layers))
+
+
+class ConcurrentStack(CapsuleStack):
+    """A stack whose layers iterate together instead of one after the other (tsai2020, section 2.2).
+
+    The first iteration runs from the lowest to the highest layer. In each further one, every layer computes its parents
+    from the children and the parents of the iteration before, so that a layer also sees how the layers below it have
+    changed their mind. A stack of one layer gives the same result as a :class:`CapsuleStack`.
+
+    All routings must be iterative, with the same number of iterations: dynamic, EM, variational Bayes or inverted
+    attention routing. Fused kernels are not used.
+    """
+
+    def __init__(self, *layers: CapsuleLayer) -> None:
+        super().__init__(*layers)
+        for layer in layers:
+            if not isinstance(layer.routing, IterativeRouting):
+                raise TorchcapsError(
+                    f"layers that iterate together need a routing with iterations, and {type(layer.routing).__name__} "
+                    "has none: choose another routing, or let the layers route one after the other"
+                )
+        counts = {cast("IterativeRouting", layer.routing).iterations for layer in layers}
+        if len(counts) != 1:
+            raise TorchcapsError(f"layers that iterate together need the same number of iterations, got {counts}")
+        self.iterations = counts.pop()
+
+    def forward(self, capsules: Capsules) -> tuple[Capsules, Tensor | None]:
+        recording = None if torch.compiler.is_compiling() else _recording.get()
+        layers = list(self)
+        couplings: list[list[Tensor]] = [[] for _ in layers]
+        values, results = [capsules], cast("list[Routed | None]", [None] * len(layers))
+        for iteration in range(self.iterations):
+            below, values, all_votes, children = values, [capsules], [], []
+            for index, layer in enumerate(layers):
+                children.append(below[index] if iteration else values[-1])
+                parents, results[index], votes = layer.step(children[-1], results[index], iteration)
+                values.append(parents)
+                all_votes.append(votes)
+                couplings[index] += cast("Routed", results[index]).couplings
+        if recording is not None:
+            for layer, child, parents, shares, votes in zip(
+                layers, children, values[1:], couplings, all_votes, strict=True
+            ):
+                recording.calls.append(LayerCall(layer, child, parents, shares, votes if recording.votes else None))
+        return values[-1], None
+
+
+ORDERS = {"sequential": CapsuleStack, "concurrent": ConcurrentStack}
+
+
+def build_stack(order: str, *layers: CapsuleLayer) -> CapsuleStack:
+    """Build a stack by the order of its iterations: ``sequential``, layer by layer, or ``concurrent``, all together."""
+    if order not in ORDERS:
+        raise unknown_name("routing order", order, ORDERS)
+    return ORDERS[order](*layers)
 
 
 def _poses(layer: CapsuleLayer, votes: Tensor) -> Tensor:

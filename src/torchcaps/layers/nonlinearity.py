@@ -97,6 +97,26 @@ class AffineTanh(nn.Module):
         return f"types={self.bias.shape[0]}, size={self.bias.shape[1]}"
 
 
+class TypeBatchNorm(nn.Module):
+    """Batch normalization of all pose elements of a capsule type together, without learned scale and offset.
+
+    Ribeiro, Leontidis, Kollias: Capsule Routing via Variational Bayes, 2020, https://arxiv.org/abs/1905.11455.
+
+    Shapes: (B, P, types, size) to the same.
+    """
+
+    def __init__(self, types: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(types, affine=False)
+
+    def forward(self, pose: Tensor) -> Tensor:
+        batch, positions, types, size = pose.shape
+        together = pose.transpose(1, 2).reshape(batch, types, positions * size)
+        # A routing computes in float32 and may call this while the running statistics are in half precision.
+        normalized = self.norm(together.to(self.norm.running_mean)).to(pose.dtype)
+        return normalized.view(batch, types, positions, size).transpose(1, 2)
+
+
 nonlinearities.add(NonlinearityRecord("squash", "length |s|^2 / (1 + |s|^2)", "sabour2017", squash))
 nonlinearities.add(
     NonlinearityRecord(

@@ -105,6 +105,7 @@ class PrimaryCapsules(nn.Module):
         kernel, stride, padding: of the convolution.
         nonlinearity: a registered name or a function of the poses.
         activated: also return the length of each vector as its activation, for routings that need activations.
+        bias: whether the convolution has a bias.
 
     Shapes: (B, C, H, W) to pose (B, H', W', types, size), and activation (B, H', W', types) if ``activated``.
 
@@ -123,11 +124,12 @@ class PrimaryCapsules(nn.Module):
         padding: int = 0,
         nonlinearity: str | Nonlinearity = "squash",
         activated: bool = False,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.types, self.size, self.activated = types, size, activated
         self.nonlinearity = get_nonlinearity(nonlinearity)
-        self.conv = Conv2d(in_channels, types * size, kernel, stride, padding)
+        self.conv = Conv2d(in_channels, types * size, kernel, stride, padding, bias=bias)
 
     def forward(self, features: Tensor) -> Capsules:
         maps = self.conv(features)  # (B, types*size, H, W)

@@ -11,7 +11,9 @@ from torchcaps.models.hahn2019 import PlainHead, SRCapsNet
 from torchcaps.models.hinton2018 import ConvNetHinton2018, MatrixCapsNet
 from torchcaps.models.mazzia2021 import EfficientCapsNet
 from torchcaps.models.registry import ModelRecord, Recipe, create_model, list_models, models
+from torchcaps.models.ribeiro2020 import VBCapsNet
 from torchcaps.models.sabour2017 import CapsNet
+from torchcaps.models.tsai2020 import InvertedCapsNet
 
 __all__ = [
     "ARCapsNet",
@@ -29,6 +31,7 @@ __all__ = [
     "Ensemble",
     "GCapsNetConv",
     "GCapsNetMulti",
+    "InvertedCapsNet",
     "LeNet",
     "MatrixCapsNet",
     "Model",
@@ -37,6 +40,7 @@ __all__ = [
     "PlainHead",
     "Recipe",
     "SRCapsNet",
+    "VBCapsNet",
     "create_model",
     "g_capsnet_fc",
     "list_models",

@@ -15,7 +15,6 @@ from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.functional import squash
 from torchcaps.layers import (
     CapsuleLayer,
-    CapsuleStack,
     Conv2d,
     ConvTransform,
     CoordinateAddition,
@@ -23,6 +22,7 @@ from torchcaps.layers import (
     PositionSharedTransform,
     Standardize,
     Transform,
+    build_stack,
 )
 from torchcaps.layers.nonlinearity import identity
 from torchcaps.models.base import Model, Output, conv_output_size
@@ -56,6 +56,8 @@ class MatrixCapsNet(CapsuleModel):
             score of a class is then the length of its capsule.
         routing_options: settings of the routing, such as ``{"iterations": 2}``.
         preprocess: ``standardize`` each image, or ``none``.
+        routing_order: ``sequential``, one layer after the other, or ``concurrent``, all layers iterate together, see
+            :class:`torchcaps.layers.ConcurrentStack`.
         start: initial transformation matrices: near the ``identity``, or ``random`` with a standard deviation of 1/2.
     """
 
@@ -71,6 +73,7 @@ class MatrixCapsNet(CapsuleModel):
         routing: str = "em",
         routing_options: dict[str, Any] | None = None,
         preprocess: str = "standardize",
+        routing_order: str = "sequential",
         start: str = "identity",
     ) -> None:
         if pose not in POSES:
@@ -99,7 +102,7 @@ class MatrixCapsNet(CapsuleModel):
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 5, stride=2), nn.ReLU()),
             primary=MatrixPrimaryCapsules(filters, types[0]),
-            capsules=CapsuleStack(*layers),
+            capsules=build_stack(routing_order, *layers),
             score=length_score,
             preprocess=PREPROCESS[preprocess](),
         )

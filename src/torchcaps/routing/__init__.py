@@ -1,20 +1,32 @@
 """Routings: one file per algorithm, and a registry of their records."""
 
 from torchcaps.routing.attention import AttentionRouting
-from torchcaps.routing.base import LayerShape, Routed, Routing, RoutingRecord, create_routing, routings
+from torchcaps.routing.base import (
+    IterativeRouting,
+    LayerShape,
+    Routed,
+    Routing,
+    RoutingRecord,
+    create_routing,
+    routings,
+)
 from torchcaps.routing.discriminative import DiscriminativeRouting
 from torchcaps.routing.dynamic import DynamicRouting
 from torchcaps.routing.em import EMRouting
+from torchcaps.routing.inverted_attention import InvertedAttentionRouting
 from torchcaps.routing.self_attention import SelfAttentionRouting
 from torchcaps.routing.self_routing import SelfRouting
 from torchcaps.routing.trainable import TrainableRouting
 from torchcaps.routing.uniform import UniformRouting
+from torchcaps.routing.variational_bayes import VariationalBayesRouting
 
 __all__ = [
     "AttentionRouting",
     "DiscriminativeRouting",
     "DynamicRouting",
     "EMRouting",
+    "InvertedAttentionRouting",
+    "IterativeRouting",
     "LayerShape",
     "Routed",
     "Routing",
@@ -23,6 +35,7 @@ __all__ = [
     "SelfRouting",
     "TrainableRouting",
     "UniformRouting",
+    "VariationalBayesRouting",
     "create_routing",
     "routings",
 ]

@@ -46,13 +46,15 @@ class Routed:
     """The result of a routing.
 
     Shapes: ``pose`` (B, P, J, D), before the layer's nonlinearity; ``activation`` (B, P, J) if the routing computes
-    one; ``couplings`` one (B, P, I, J) per iteration, empty if a fused kernel computed the result. For plain votes
-    (B, I, J, D) all shapes are without P.
+    one; ``couplings`` one (B, P, I, J) per iteration, empty if a fused kernel computed the result; ``state`` what the
+    next iteration of an :class:`IterativeRouting` needs in addition. For plain votes (B, I, J, D) all shapes are
+    without P.
     """
 
     pose: Tensor
     activation: Tensor | None = None
     couplings: list[Tensor] = field(default_factory=list)
+    state: tuple[Tensor, ...] = ()
 
 
 class Routing(nn.Module, ABC):
@@ -119,6 +121,16 @@ class Routing(nn.Module, ABC):
             )
             active = None if routed.activation is None else routed.activation.squeeze(1)
             return Routed(routed.pose.squeeze(1), active, [couplings.squeeze(1) for couplings in routed.couplings])
+        votes, activation, child_pose = self.check_input(votes, activation, child_pose)
+        more = {"child_pose": child_pose} if self.needs_child_pose else {}
+        with torch.autocast(votes.device.type, enabled=False):
+            routed = super().__call__(votes, activation, child_index=child_index, nonlinearity=nonlinearity, **more)
+        return routed
+
+    def check_input(
+        self, votes: Tensor, activation: Tensor | None, child_pose: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Refuse shapes that the routing was not built for, and convert half precision to float32."""
         if votes.ndim != 5 or not votes.is_floating_point():
             raise TorchcapsError(
                 f"{type(self).__name__} expects votes as floats (B, P, I, J, D), got {votes.dtype} {tuple(votes.shape)}"
@@ -142,10 +154,7 @@ class Routing(nn.Module, ABC):
         if votes.dtype in HALF_PRECISION:
             votes = votes.float()
             activation, child_pose = (None if each is None else each.float() for each in (activation, child_pose))
-        more = {"child_pose": child_pose} if self.needs_child_pose else {}
-        with torch.autocast(votes.device.type, enabled=False):
-            routed = super().__call__(votes, activation, child_index=child_index, nonlinearity=nonlinearity, **more)
-        return routed
+        return votes, activation, child_pose
 
     def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
         """Route without storing the votes, if the routing has a fused kernel for this case; otherwise None."""
@@ -169,6 +178,47 @@ class Routing(nn.Module, ABC):
             slope: (B, P, J, D), gradient of the class capsules' squared lengths (positive for true classes, negative
                 for the others) with respect to this layer's poses before the nonlinearity.
         """
+
+
+class IterativeRouting(Routing):
+    """Base class of routings with iterations. A subclass implements ``step``, one of them, and sets ``iterations``.
+
+    An iteration is a function of the votes and of the result before, so that the layers of a stack can iterate in
+    turns, see :class:`torchcaps.layers.ConcurrentStack`.
+    """
+
+    iterations: int
+
+    @abstractmethod
+    def step(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        previous: Routed | None,
+        iteration: int,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+    ) -> Routed:
+        """Compute one iteration from the previous one, None for the first; ``couplings`` of the result is one tensor.
+
+        In a stack the votes of two iterations differ, because the layers below have iterated too.
+        """
+
+    def forward(
+        self,
+        votes: Tensor,
+        activation: Tensor | None,
+        *,
+        child_index: Tensor | None,
+        nonlinearity: Nonlinearity,
+    ) -> Routed:
+        routed, couplings = None, []
+        for iteration in range(self.iterations):
+            routed = self.step(votes, activation, routed, iteration, child_index=child_index, nonlinearity=nonlinearity)
+            couplings += routed.couplings
+        assert routed is not None  # there is at least one iteration
+        return Routed(routed.pose, routed.activation, couplings)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,18 @@ from torch import Tensor
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import VoteFactors, agreement, softmax_over_parents, weighted_votes
 from torchcaps.kernels.dynamic import fused_dynamic_applies, fused_dynamic_routing
-from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, check_iterations, routings
+from torchcaps.routing.base import (
+    IterativeRouting,
+    LayerShape,
+    Nonlinearity,
+    Routed,
+    RoutingRecord,
+    check_iterations,
+    routings,
+)
 
 
-class DynamicRouting(Routing):
+class DynamicRouting(IterativeRouting):
     """Routing by agreement.
 
     Args:
@@ -34,15 +42,22 @@ class DynamicRouting(Routing):
             raise TorchcapsError(f"dynamic routing needs at least 1 iteration, got {iterations}")
         self.iterations = iterations
 
-    def forward(
+    def step(
         self,
         votes: Tensor,
         activation: Tensor | None,
+        previous: Routed | None,
+        iteration: int,
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
     ) -> Routed:
-        return route_plainly(votes, self.iterations, child_index, nonlinearity)
+        if previous is None:
+            logits = votes.new_zeros(votes.shape[:4])
+        else:
+            logits = previous.state[0] + agreement(votes, nonlinearity(previous.pose))
+        couplings = softmax_over_parents(logits, child_index)
+        return Routed(weighted_votes(couplings, votes), couplings=[couplings], state=(logits,))
 
     def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
         if not fused_dynamic_applies(factors):
@@ -63,14 +78,8 @@ class DynamicRouting(Routing):
 
 def route_plainly(votes: Tensor, iterations: int, child_index: Tensor | None, nonlinearity: Nonlinearity) -> Routed:
     """Dynamic routing in plain PyTorch."""
-    logits = votes.new_zeros(votes.shape[:4])
-    couplings = []
-    for iteration in range(iterations):
-        couplings.append(softmax_over_parents(logits, child_index))
-        pose = weighted_votes(couplings[-1], votes)
-        if iteration < iterations - 1:
-            logits = logits + agreement(votes, nonlinearity(pose))
-    return Routed(pose, couplings=couplings)
+    routing = DynamicRouting(LayerShape(*votes.shape[1:]), iterations=iterations)
+    return routing.forward(votes, None, child_index=child_index, nonlinearity=nonlinearity)
 
 
 routings.add(

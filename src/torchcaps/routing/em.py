@@ -42,7 +42,15 @@ from torch.nn import functional as F
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.functional import VoteFactors, softmax_over_parents
 from torchcaps.kernels.em import Schedule, fused_em, fused_em_applies
-from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, check_iterations, routings
+from torchcaps.routing.base import (
+    IterativeRouting,
+    LayerShape,
+    Nonlinearity,
+    Routed,
+    RoutingRecord,
+    check_iterations,
+    routings,
+)
 
 ACTIVATIONS = ("mdl", "mixing")
 USUAL_ITERATIONS = 3  # those of the paper; the last inverse temperature is theirs with any number of iterations
@@ -50,7 +58,7 @@ FIRST_SAVING = 0.5  # nats per pose element that a vote saves at initialization 
 LARGEST_VOTE = 1e6  # squares of larger votes, divided by a small variance, would overflow float32
 
 
-class EMRouting(Routing):
+class EMRouting(IterativeRouting):
     """Routing by expectation maximization.
 
     Args:
@@ -109,10 +117,12 @@ class EMRouting(Routing):
             self.beta_u = nn.Parameter(torch.full((shape.parents,), -FIRST_SAVING - 0.5 * math.log(variance_floor)))
             self.beta_a = nn.Parameter(torch.full((shape.parents,), -FIRST_SAVING * shape.size))
 
-    def forward(
+    def step(
         self,
         votes: Tensor,
         activation: Tensor | None,
+        previous: Routed | None,
+        iteration: int,
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
@@ -120,29 +130,28 @@ class EMRouting(Routing):
         if activation is None:
             raise TorchcapsError("EM routing needs the children's activations (B, P, I), got none")
         votes = votes.clamp(-LARGEST_VOTE, LARGEST_VOTE)
-        assignment = softmax_over_parents(votes.new_zeros(votes.shape[:4]), child_index)  # R: 1 / number of parents
-        couplings = [assignment]
-        mean: Tensor | None = None
-        for iteration in range(self.iterations):
-            if 0 < iteration == self.iterations - self.gradient_steps:
-                assignment, mean = assignment.detach(), None if mean is None else mean.detach()
-            weighted = assignment * activation.unsqueeze(3)  # r (B, P, I, J)
-            mass = weighted.sum(2)  # (B, P, J)
-            share = (weighted + self.mass_floor / votes.shape[2]) / (mass + self.mass_floor).unsqueeze(2)
-            share = share.unsqueeze(4)  # (B, P, I, J, 1), sums to one over the children
-            new_mean = (share * votes).sum(2)  # (B, P, J, D)
-            mean = new_mean if mean is None else torch.lerp(new_mean, mean, self.mean_damping)
-            squares = (votes - mean.unsqueeze(2)).square()  # (B, P, I, J, D)
-            variance = (share * squares).sum(2) + self.variance_floor
-            log_deviation = 0.5 * variance.log().sum(3)  # (B, P, J), summed over the pose
-            log_activation, active = self._activate(mass, log_deviation, iteration)
-            if iteration < self.iterations - 1:
-                distance = 0.5 * (squares / variance.unsqueeze(2)).sum(4)  # (B, P, I, J)
-                # The factor of 2 pi is the same for all parents and cancels.
-                assignment = softmax_over_parents((log_activation - log_deviation).unsqueeze(2) - distance, child_index)
-                couplings.append(assignment)
-        assert mean is not None  # there is at least one iteration
-        return Routed(mean, active, couplings)
+        if previous is None:
+            assignment = softmax_over_parents(votes.new_zeros(votes.shape[:4]), child_index)  # R: 1 / number of parents
+        else:
+            variance, log_activation, log_deviation = previous.state
+            squares = (votes - previous.pose.unsqueeze(2)).square()  # (B, P, I, J, D)
+            distance = 0.5 * (squares / variance.unsqueeze(2)).sum(4)  # (B, P, I, J)
+            # The factor of 2 pi is the same for all parents and cancels.
+            assignment = softmax_over_parents((log_activation - log_deviation).unsqueeze(2) - distance, child_index)
+        mean_before = None if previous is None else previous.pose
+        if mean_before is not None and iteration == self.iterations - self.gradient_steps:
+            assignment, mean_before = assignment.detach(), mean_before.detach()
+        weighted = assignment * activation.unsqueeze(3)  # r (B, P, I, J)
+        mass = weighted.sum(2)  # (B, P, J)
+        share = (weighted + self.mass_floor / votes.shape[2]) / (mass + self.mass_floor).unsqueeze(2)
+        share = share.unsqueeze(4)  # (B, P, I, J, 1), sums to one over the children
+        mean = (share * votes).sum(2)  # (B, P, J, D)
+        if mean_before is not None:
+            mean = torch.lerp(mean, mean_before, self.mean_damping)
+        variance = (share * (votes - mean.unsqueeze(2)).square()).sum(2) + self.variance_floor
+        log_deviation = 0.5 * variance.log().sum(3)  # (B, P, J), summed over the pose
+        log_activation, active = self._activate(mass, log_deviation, iteration)
+        return Routed(mean, active, [assignment], (variance, log_activation, log_deviation))
 
     def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:
         floors = (self.mass_floor, self.variance_floor)
