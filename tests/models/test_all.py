@@ -104,7 +104,8 @@ def test_half_precision_is_close_to_float32(record: ModelRecord, dtype: torch.dt
     exact, model = build(record).eval(), build(record).eval().to(dtype)
     images = torch.cat([torch.rand(2, *record.image), torch.zeros(1, *record.image), torch.ones(1, *record.image)])
     expected, output = exact(images), model(images.to(dtype))
-    tolerance = 4 * torch.finfo(dtype).eps
+    # Layer normalization scales the rounding errors of short poses up.
+    tolerance = (8 if record.paper == "tsai2020" else 4) * torch.finfo(dtype).eps
     for name in ("scores", "pose"):
         wanted, found = getattr(expected, name), getattr(output, name)
         assert (wanted is None) == (found is None)

@@ -113,7 +113,7 @@ class TypeBatchNorm(nn.Module):
         batch, positions, types, size = pose.shape
         together = pose.transpose(1, 2).reshape(batch, types, positions * size)
         # A routing computes in float32 and may call this while the running statistics are in half precision.
-        normalized = self.norm(together.to(self.norm.running_mean)).to(pose.dtype)
+        normalized: Tensor = self.norm(together.to(self.norm.running_mean)).to(pose.dtype)
         return normalized.view(batch, types, positions, size).transpose(1, 2)
 
 

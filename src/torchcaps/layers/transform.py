@@ -136,7 +136,8 @@ class NoVotes(Transform):
         self.shape = LayerShape(1, children, parents, 0, child_size=child_size)
 
     def forward(self, capsules: Capsules) -> Tensor:
-        return capsules.pose.new_zeros(len(capsules.pose), 1, self.shape.children, self.shape.parents, 0)
+        batch = capsules.pose.shape[0]  # len() would fix the batch size of an exported graph
+        return capsules.pose.new_zeros(batch, 1, self.shape.children, self.shape.parents, 0)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ TRUNKS = ("resnet", "convolution")
 class InvertedCapsNet(CapsuleModel):
     """A convolutional network, primary capsules, two convolutional capsule layers and class capsules.
 
-    Parameters for CIFAR-10: 1,828,817, and 561,297 with one convolution of 256 channels instead of the residual one.
+    Parameters for CIFAR-10: 1,828,816, and 561,296 with one convolution of 256 channels instead of the residual one.
 
     Args:
         trunk: ``resnet``, seven residual blocks, or ``convolution``, one convolution with stride 2.
@@ -107,11 +107,10 @@ class LinearScore(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(size, 1)
+        self.linear = nn.Linear(size, 1, bias=False)  # the softmax would remove a bias that all classes share
 
     def forward(self, pose: Tensor) -> tuple[Tensor, Tensor]:
-        weight, bias = self.linear.weight.to(pose.dtype), self.linear.bias.to(pose.dtype)
-        logits = nn.functional.linear(pose, weight, bias).squeeze(2)
+        logits = nn.functional.linear(pose, self.linear.weight.to(pose.dtype)).squeeze(2)
         return logits.softmax(1), logits
 
 

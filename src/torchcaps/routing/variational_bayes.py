@@ -71,7 +71,7 @@ class VariationalBayesRouting(IterativeRouting):
         if covariance not in COVARIANCES:
             raise unknown_name("covariance", covariance, COVARIANCES)
         self.iterations, self.covariance = iterations, covariance
-        self.register_buffer("running_mean", torch.zeros(shape.parents))
+        self.register_buffer("running_mean", torch.full((shape.parents,), _score_without_votes(shape)))
         self.register_buffer("running_variance", torch.ones(shape.parents))
 
     def step(
@@ -140,6 +140,18 @@ class VariationalBayesRouting(IterativeRouting):
 
     def extra_repr(self) -> str:
         return f"iterations={self.iterations}, covariance={self.covariance}"
+
+
+def _score_without_votes(shape: LayerShape) -> float:
+    """Score of a parent that only knows its priors, the first guess of the running mean."""
+
+    def at(value: float) -> float:
+        return digamma(torch.tensor(value, dtype=torch.float64, device="cpu")).item()
+
+    size = shape.size
+    log_precision = sum(at(0.5 * (size + 1 - element)) for element in range(size)) + size * math.log(2)
+    entropy = 0.5 * (size * math.log(2 * math.pi * math.e) - log_precision)
+    return -math.exp(at(ALPHA) - at(ALPHA * shape.parents)) * entropy
 
 
 routings.add(
