@@ -138,6 +138,9 @@ TRIALS: dict[str, Trial] = {
     "batch 8, floor 1, 5 iterations": Trial(small(5)),
     "batch 8, floor 1, 5 iterations, gradient through 2": Trial(small(5, gradient_steps=2)),
     "one epoch, batch 8, floor 1": Trial(small() | batches(8, 58_000)),
+    "toys, plain CNN, 3 epochs": Trial(
+        {"model": "cnn-hinton2018", "options": {"hidden": 160}} | toys(64, 3) | peak(0.002)
+    ),
     "toys, batch 32, floor 0.2, 3 iterations": Trial(em(3) | toys(32) | peak(0.005)),
     "toys, batch 32, floor 0.2": Trial(em() | toys(32) | peak(0.006)),
     "toys, batch 8, floor 0.2": Trial(em() | toys(8) | peak(0.003)),

@@ -217,7 +217,8 @@ def em_gradients(result: Result) -> str:
 of 8 images. The weights are those of a network that was trained for 200 steps with two iterations, so the other
 numbers are measured on a network that is not adapted to them. Each further iteration multiplies the gradient, and its
 direction is nearly unrelated to that with two iterations. The setting `gradient_steps` of EM routing stops the gradient
-before the last iterations. That makes a step cheaper, but the trials above do not show that it makes learning faster.
+before the last iterations. In the trials above this makes a step cheaper. Per image, 3 iterations learn as before with
+it, and 5 iterations faster.
 `python -m benchmarks.em_gradients` repeats the measurement.
 """
     columns = ["iterations", "weights", "median norm", "largest norm", "cosine with 2 iterations"]
