@@ -215,11 +215,12 @@ def test_a_number_that_is_not_finite_stays_one() -> None:
     assert layer(Capsules(pose, capsules.activation)).pose[0].isnan().any()
 
 
-def test_the_first_use_in_a_process_may_be_a_prediction() -> None:
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+def test_the_first_use_in_a_process_may_be_a_prediction(mode: str) -> None:
     program = (
         "import torch, torchcaps\n"
         "model = torchcaps.create_model('matrix-capsnet', size='laptop', image_size=20)\n"
-        "with torch.no_grad():\n"
+        f"with torch.{mode}():\n"
         "    print(model(torch.rand(1, 1, 20, 20)).scores.shape)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)

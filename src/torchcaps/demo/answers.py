@@ -41,12 +41,12 @@ _rng_lock = threading.Lock()
 @torch.no_grad()
 def predict_batch(served: ServedModel, asked: list[tuple[Tensor, list[str]]]) -> list[PredictResponse]:
     """Classify the images of several requests in one batch; each comes with what its response should include."""
-    output = served.model(torch.stack([image for image, _ in asked]))
+    output = served.predict(torch.stack([image for image, _ in asked]))
     names, probabilities = served.info.class_names, output.logits.softmax(1)
     responses = []
     for number, (image, include) in enumerate(asked):
         label, shares = int(output.scores[number].argmax()), probabilities[number].tolist()
-        has_pose = "pose" in include and output.pose is not None
+        pose = output.pose if "pose" in include else None
         responses.append(
             PredictResponse(
                 model=served.name,
@@ -55,7 +55,7 @@ def predict_batch(served: ServedModel, asked: list[tuple[Tensor, list[str]]]) ->
                 probability=shares[label],
                 probabilities=dict(zip(names, shares, strict=True)),
                 scores=output.scores[number].tolist() if "scores" in include else None,
-                pose=output.pose[number].tolist() if has_pose else None,
+                pose=None if pose is None else pose[number].tolist(),
                 image=encode_images(image) if "image" in include else None,
             )
         )

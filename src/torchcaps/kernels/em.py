@@ -277,12 +277,15 @@ def plain_em_gradient(ctx: Any, dpose: Tensor, dactive: Tensor) -> tuple[Tensor 
 @cache
 def _compile_once() -> None:
     """Compile the kernels, or load them from the cache, before threads call them."""
-    with progress_bar("compiling fused EM routing (once, then cached)", None):
+    with (
+        progress_bar("compiling fused EM routing (once, then cached)", None),
+        torch.inference_mode(False),  # the first call may be under either
+        torch.enable_grad(),
+    ):
         one = torch.zeros(1, dtype=torch.long)
         poses, weight = torch.zeros(1, 1, 1, 1, requires_grad=True), torch.zeros(1, 1, 1, 1)
         factors = VoteFactors(poses, torch.ones(1, 1), weight, one.unsqueeze(0), one, torch.zeros(1, 1))
         arguments = (poses, factors.activation, weight, torch.zeros(1), torch.zeros(1), factors)
         schedule = Schedule((1.0, 1.0), 1.0, 1.0, 1.0)
-        with torch.enable_grad():  # the first call may be under no_grad
-            mean, _ = _FusedEM.apply(*arguments, schedule, None)  # type: ignore[no-untyped-call]
-            mean.sum().backward()
+        mean, _ = _FusedEM.apply(*arguments, schedule, None)  # type: ignore[no-untyped-call]
+        mean.sum().backward()

@@ -9,6 +9,7 @@ from torchcaps.models.choi2019 import ARCapsNet
 from torchcaps.models.gu2021 import ConvNetCR, ConvNetCRSF, ConvNetFCLargeKernel, ConvNetR
 from torchcaps.models.hahn2019 import PlainHead, SRCapsNet
 from torchcaps.models.hinton2018 import ConvNetHinton2018, MatrixCapsNet
+from torchcaps.models.inference import FastInference
 from torchcaps.models.mazzia2021 import EfficientCapsNet
 from torchcaps.models.registry import ModelRecord, Recipe, create_model, list_models, models
 from torchcaps.models.ribeiro2020 import VBCapsNet
@@ -29,6 +30,7 @@ __all__ = [
     "ConvNetR",
     "EfficientCapsNet",
     "Ensemble",
+    "FastInference",
     "GCapsNetConv",
     "GCapsNetMulti",
     "InvertedCapsNet",

@@ -61,7 +61,8 @@ class Model(nn.Module, ABC):
         self.preprocess = preprocess or nn.Identity()
         self.decoder = decoder
 
-    def forward(self, images: Tensor, *, check_finite: bool = True, jitter: Tensor | None = None) -> Output:
+    def check_images(self, images: Tensor, *, check_finite: bool = True) -> None:
+        """Raise an error if the model cannot take these images."""
         if images.ndim != 4 or tuple(images.shape[1:]) != self.image_shape:
             raise TorchcapsError(
                 f"{type(self).__name__} was built for images {self.image_shape} (channels, height, width), "
@@ -69,6 +70,9 @@ class Model(nn.Module, ABC):
             )
         if check_finite:
             refuse_not_finite(images)
+
+    def forward(self, images: Tensor, *, check_finite: bool = True, jitter: Tensor | None = None) -> Output:
+        self.check_images(images, check_finite=check_finite)
         prepared = self.preprocess(images)
         if jitter is not None:
             factor, offset = jitter[:, :, None, None, None].unbind(1)  # (B, 1, 1, 1) each
