@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -15,6 +17,8 @@ from PIL import Image
 from torchcaps import analysis
 from torchcaps.analysis.explain import EXPLANATIONS, explain
 from torchcaps.analysis.explanation import read_image, select_images
+from torchcaps.analysis.figures import map_sheet
+from torchcaps.analysis.style import dark_png, figure_style, new_figure
 from torchcaps.data import TensorImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
@@ -40,7 +44,12 @@ def test_a_capsule_model_is_explained(tmp_path: Path) -> None:
             assert min(picture.size) > 100
     assert {path.name for path in tmp_path.iterdir()} == {*files, "explain.json", "index.html"}
     page = (tmp_path / "index.html").read_text()
-    assert page.count("<img ") == len(files)
+    assert page.count("<img ") == len(files) + len(report["predictions"])
+    assert page.count("<source media='(prefers-color-scheme: dark)'") == len(files)
+    assert page.index("Prediction: ") < page.index("True label: ") < page.index("<h2>Couplings</h2>")
+    assert page.index("<h2>Couplings</h2>") == page.index("<h2>"), "votes come first"
+    assert [each["true_label"] for each in report["predictions"]] == list("0123456789")
+    assert [file for file in files if "perturbation" in file] == ["perturbation.png"], "one range"
     assert "tiny &lt;capsnet&gt;" in page
     assert not re.findall(r"""(?:src|href)=['"](?!data:)""", page), "the page must need nothing from elsewhere"
     assert report["explanations"]["decoding"]["data"]["mean_squared_error"].keys() == {
@@ -48,6 +57,25 @@ def test_a_capsule_model_is_explained(tmp_path: Path) -> None:
         "other model",
         "own decoder",
     }
+
+
+def test_a_figure_for_dark_pages_has_bright_text_and_no_background() -> None:
+    with figure_style():
+        figure = new_figure(3, 3)
+        axes = figure.add_subplot()
+        axes.set(title="WWWWWW", xlabel="MMMMMM", ylabel="HHHHHH")
+    with Image.open(io.BytesIO(dark_png(figure))) as picture:
+        pixels = np.asarray(picture.convert("RGBA")).astype(int)
+    drawn = pixels[..., 3] == 255
+    assert (pixels[..., 3] == 0).mean() > 0.5
+    assert drawn.sum() > 100
+    assert pixels[drawn][:, :3].max(1).min() > 50, "nothing dark on a dark page"
+
+
+def test_a_vote_map_is_labeled_with_class_and_score() -> None:
+    maps = [[torch.rand(4, 4).numpy()]]
+    figure = map_sheet(torch.rand(1, 1, 8, 8), ["cat\n0.96"], ["iteration 1"], maps, [(0, 8, 8, 0)])
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["cat\n0.96"]
 
 
 def test_em_routing_on_color_images(tmp_path: Path) -> None:
@@ -73,8 +101,8 @@ def test_plain_units_are_perturbed_without_couplings(tmp_path: Path) -> None:
     model = create_model("convnet-cr", size="laptop", filters=8, hidden=(16, 16))
     only = ["perturbation", "couplings"]
     report = explain(model, load_dataset("glyphs", "test"), tmp_path, picture="0", only=only)
-    assert set(report["explanations"]["perturbation"]["data"]) == {"gu2021", "gu2021-units"}
-    (change,) = report["explanations"]["perturbation"]["data"]["gu2021"]["change"]
+    assert report["explanations"]["perturbation"]["data"]["range"] == "gu2021-units"
+    (change,) = report["explanations"]["perturbation"]["data"]["change"]
     assert change["image"] == "image 0"
     assert len(change["by_dimension"]) == 16
     assert set(report["skipped"]) == {"couplings"}

@@ -194,7 +194,9 @@ def test_reports_escape_result_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     page = compare_report.write_report(ComparisonResults(tmp_path, {BAD: [run]}, {BAD: [result]}))
     assert "<script" not in page.read_text(encoding="utf-8")
     report = {"title": BAD, "about": BAD, "explanations": {}, "skipped": {BAD: BAD}, "environment": ENVIRONMENT}
-    assert "<script" not in write_page(tmp_path, report).read_text(encoding="utf-8")
+    prediction = {"image": BAD, "prediction": BAD, "true_label": BAD, "correct": False, "probabilities": {BAD: 0.5}}
+    page = write_page(tmp_path, report | {"predictions": [prediction]}, torch.rand(1, 1, 8, 8), {})
+    assert "<script" not in page.read_text(encoding="utf-8")
 
 
 def test_a_class_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:

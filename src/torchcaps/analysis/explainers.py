@@ -32,8 +32,8 @@ from torchcaps.analysis.inspection import grid_extents, inspect_layers
 from torchcaps.analysis.perturbation import (
     RANGES,
     PerturbationRange,
+    default_range,
     perturb_dimensions,
-    ranges_for,
     reconstruct_with,
     reconstruction_change,
 )
@@ -49,18 +49,15 @@ HISTOGRAM_IMAGES = 3
 
 
 def explain_perturbation(inputs: ExplainInput) -> Explanation:
-    """Perturb the dimensions of the winning capsule, over the range of each paper that suits the model."""
-    data: dict[str, Any] = {}
-    figures = {}
-    for paper in ranges_for(inputs.model):
-        data[paper], figures[f"perturbation-{paper}"] = perturbation_sheet(inputs, RANGES[paper], f"range of {paper}")
-    words = [f"{each['strongest_change']:.3f} ({paper})" for paper, each in data.items()]
+    """Perturb the dimensions of the winning capsule, over the range of the model's paper."""
+    name = default_range(inputs.model, inputs.paper)
+    data, figure = perturbation_sheet(inputs, RANGES[name], f"range of {name}")
     return Explanation(
-        f"mean pixel change over the range of the strongest dimension: {', '.join(words)}",
+        f"mean pixel change over the range of the strongest dimension: {data['strongest_change']:.3f}",
         "Reconstructions with one dimension of the winning capsule perturbed: all dimensions for a single image, "
         "otherwise the dimension with the strongest effect for an image of each class.",
-        data,
-        figures,
+        data | {"range": name},
+        {"perturbation": figure},
     )
 
 

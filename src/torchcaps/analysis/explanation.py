@@ -35,21 +35,26 @@ class Explanation:
 
 @dataclass(frozen=True)
 class ShownImages:
-    """Images (K, C, H, W) that figures show, with a name for each."""
+    """Images (K, C, H, W) that figures show, with a name for each, and their classes if they are known."""
 
     images: Tensor
     names: list[str]
+    labels: list[tuple[int, ...]] | None = None  # of each image
 
 
 @dataclass(frozen=True)
 class ExplainInput:
-    """Input of an explainer: a model, images to show, images to measure on, and a second model with a decoder."""
+    """Input of an explainer: a model, images to show, images to measure on, and a second model with a decoder.
+
+    ``paper`` is the paper of the model, whose perturbation range is used.
+    """
 
     model: Model
     class_names: tuple[str, ...]
     shown: ShownImages
     sample: Batch
     other: Model | None = None
+    paper: str = ""
 
 
 def images_for_model(model: Model, images: ImageSet, indices: Tensor) -> Batch:
@@ -87,7 +92,8 @@ def select_images(model: Model, images: ImageSet, picture: str | None) -> ShownI
         index = int(picture)
         if index >= len(images):
             raise TorchcapsError(f"there is no image {index}: the dataset has images 0 to {len(images) - 1}")
-        return ShownImages(images_for_model(model, images, torch.tensor([index])).images, [f"image {index}"])
+        batch = images_for_model(model, images, torch.tensor([index]))
+        return ShownImages(batch.images, [f"image {index}"], label_tuples(batch.labels))
     return ShownImages(read_image(path, model.image_shape), [path.name])
 
 
@@ -107,8 +113,14 @@ def one_per_class(model: Model, images: ImageSet) -> ShownImages:
     batch = sample_images(model, images, SEARCHED_IMAGES)
     if batch.labels.ndim > 1:
         names = ["+".join(images.class_names[label] for label in row) for row in batch.labels[:MAX_SHOWN].tolist()]
-        return ShownImages(batch.images[:MAX_SHOWN], names)
+        return ShownImages(batch.images[:MAX_SHOWN], names, label_tuples(batch.labels[:MAX_SHOWN]))
     firsts = [
         int(torch.nonzero(batch.labels == label)[0]) for label in batch.labels.unique(sorted=True)[:MAX_SHOWN].tolist()
     ]
-    return ShownImages(batch.images[firsts], [images.class_names[int(label)] for label in batch.labels[firsts]])
+    labels = batch.labels[firsts]
+    return ShownImages(batch.images[firsts], [images.class_names[int(label)] for label in labels], label_tuples(labels))
+
+
+def label_tuples(labels: Tensor) -> list[tuple[int, ...]]:
+    """Return the labels of each image, (B,) or (B, labels)."""
+    return [tuple(row) for row in labels.view(len(labels), -1).tolist()]

@@ -141,8 +141,8 @@ def activity_chart(layers: Sequence[CapsuleActivity]) -> Figure:
             dead = set(layer.inactive) | set(layer.never_highest)
             axes.bar(types, 100 * layer.win_share.numpy(), color=COLORS[0], width=0.7)
             axes.set_xticks(types, [str(number) for number in types])
-            for number, tick in enumerate(axes.get_xticklabels()):
-                tick.set_color(COLORS[4] if number in dead else "black")
+            for number in dead:
+                axes.get_xticklabels()[number].set_color(COLORS[4])
             axes.set(
                 ylabel="% highest",
                 title=f"{layer.name}: {len(layer.inactive)} inactive, {len(layer.never_highest)} never highest",
@@ -220,7 +220,8 @@ def map_sheet(
                 )
         hide_axes(axes)
         axes.set(xlim=(0, (len(columns) + 1) * wide), ylim=(len(rows) * high, 0))
-        axes.set_yticks([row * high + height / 2 for row in range(len(rows))], [figure_text(row) for row in rows])
+        lines = ["\n".join(map(figure_text, row.split("\n"))) for row in rows]  # a name and its score
+        axes.set_yticks([row * high + height / 2 for row in range(len(rows))], lines)
         names = ["image", *map(figure_text, columns)]
         axes.set_xticks([column * wide + width / 2 for column in range(len(columns) + 1)], names)
         axes.tick_params(length=0, labeltop=True, labelbottom=False, labelsize=9)

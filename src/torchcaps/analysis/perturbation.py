@@ -49,6 +49,15 @@ def ranges_for(model: Model) -> list[str]:
     return ["gu2021", "gu2021-units"] if units else ["sabour2017", "choi2019", "gu2021"]
 
 
+def default_range(model: Model, paper: str = "") -> str:
+    """Return the name of the range of the model's paper if there is one, or else that of sabour2017.
+
+    Units of plain networks have a range of their own.
+    """
+    fitting = ranges_for(model)
+    return next(name for name in ("gu2021-units", paper, "sabour2017", "gu2021") if name in fitting)
+
+
 @torch.no_grad()
 def perturb_dimensions(
     model: Model, image: Tensor, *, paper: str | PerturbationRange | None = None, reach: float = 0.25, steps: int = 11

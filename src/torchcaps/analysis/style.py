@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,26 @@ def save_figure(figure: Figure, target: Path) -> None:
         figure.savefig(temporary, format=kind, bbox_inches="tight", facecolor="white", **settings)
 
 
+def dark_png(figure: Figure) -> bytes:
+    """Return a figure that was drawn in the light theme as a PNG image for dark pages, without a background."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.spines import Spine
+    from matplotlib.text import Text
+
+    light, dark = THEMES["light"], THEMES["dark"]
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]  # creates all tick labels
+    for text in figure.findobj(Text):
+        if text.get_color() == light["text"]:
+            text.set_color(dark["text"])
+    for axes in figure.axes:
+        axes.tick_params(which="both", color=dark["text"], grid_color=dark["grid"])
+    for spine in figure.findobj(Spine):
+        spine.set_edgecolor(dark["grid"])
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120, bbox_inches="tight", transparent=True)
+    return buffer.getvalue()
+
+
 def figure_text(name: str) -> str:
     r"""Escape a name so that matplotlib draws it literally: no formulas, no control characters.
 
@@ -83,14 +104,24 @@ def as_rgb(image: Tensor) -> Any:
     return pixels.permute(1, 2, 0).numpy()
 
 
+def png_bytes(image: Tensor) -> bytes:
+    """Encode an image (C, H, W) in [0, 1] as PNG."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray((as_rgb(image) * 255).round().astype(np.uint8)).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
 def tile_images(images: Tensor, gap: int = 2) -> Any:
-    """Arrange images (rows, columns, C, H, W) on a white background, as one RGB array."""
+    """Arrange images (rows, columns, C, H, W) on a transparent background, as one RGBA array."""
     rows, columns, _, height, width = images.shape
-    sheet = np.ones((rows * (height + gap) - gap, columns * (width + gap) - gap, 3))
+    sheet = np.zeros((rows * (height + gap) - gap, columns * (width + gap) - gap, 4))
     for row in range(rows):
         for column in range(columns):
             top, left = row * (height + gap), column * (width + gap)
-            sheet[top : top + height, left : left + width] = as_rgb(images[row, column])
+            sheet[top : top + height, left : left + width, :3] = as_rgb(images[row, column])
+            sheet[top : top + height, left : left + width, 3] = 1
     return sheet
 
 

@@ -149,6 +149,7 @@ def explain_command(
     """Visualize capsules, couplings and votes of a trained model."""
     from torchcaps.analysis.explain import explain as explain_model
     from torchcaps.data import load_dataset
+    from torchcaps.models import models
     from torchcaps.train import load, open_run
 
     opened = open_run(run)
@@ -166,10 +167,15 @@ def explain_command(
         other=load(decoder) if decoder else None,
         title=title,
         run=str(run),
+        paper=models.get(config.model).paper,
     )
     if json:
         console.print_json(report)
         return
+    for each in report["predictions"]:
+        true = "" if each["true_label"] is None else f"; true label: {each['true_label']}"
+        share = next(iter(each["probabilities"].values()))
+        console.out.print(f"{each['image']}: {each['prediction']} ({share:.1%}){true}", soft_wrap=True)
     rows = [
         (file, each["finding"] if number == 0 else "")
         for each in report["explanations"].values()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.analysis.perturbation import RANGES, ranges_for
+from torchcaps.analysis.perturbation import RANGES, default_range
 from torchcaps.data import datasets, load_dataset
 from torchcaps.data.base import as_floats
 from torchcaps.data.datasets.image_folder import FAMILY, parse_name
@@ -69,9 +69,7 @@ class ServedModel:
 
     def _reach(self, size: int) -> float:
         """Return the perturbation range of the model's paper, or else that of sabour2017."""
-        fitting, paper = ranges_for(self.model), models.get(self.config.model).paper
-        own = [name for name in ("gu2021-units", paper, "sabour2017") if name in fitting]
-        return RANGES[own[0]].for_size(size)[0]
+        return RANGES[default_range(self.model, models.get(self.config.model).paper)].for_size(size)[0]
 
     @cached_property
     def samples(self) -> SampleImages:
