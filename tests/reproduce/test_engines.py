@@ -1,4 +1,4 @@
-"""Workers on this machine and on a cluster end with the same results as one process."""
+"""Local workers and Slurm jobs give the same results as one process."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def engine_jobs(epochs: int = 1) -> list[Job]:
 
 
 def run(folder: Path, engine: str, workers: int, todo: list[Job] | None = None, **settings: object) -> list[str]:
-    """Work through the table; what was said."""
+    """Run all jobs of the table; return the log."""
     todo, said = todo or engine_jobs(), list[str]()
     folders = Folders(folder / "results", folder / "runs")
     context = RunnerContext(
@@ -87,12 +87,14 @@ def check(folder: Path, alone: Path, said: list[str]) -> None:
     assert {"submitit" in each["command"] for each in environments} == {False}, "the command is what a person typed"
 
 
-def test_two_local_workers_end_like_one_process(tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_local_workers_give_the_results_of_one_process(
+    tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engines, "_cores", lambda: 2)  # a thread for each, as in the process of the tests
     check(tmp_path, alone, run(tmp_path, "local", 2))
 
 
-def test_workers_stop_when_somebody_asks_and_others_go_on(tmp_path: Path) -> None:
+def test_workers_stop_on_request_and_a_later_call_resumes(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from tests.reproduce.test_engines import engine_jobs, run\n"
         "run(Path(sys.argv[1]), 'local', 2, engine_jobs(epochs=100))"
@@ -132,12 +134,12 @@ def test_profile_desk_has_one_thread_and_one_worker_per_core(tmp_path: Path, mon
     assert [each.environment["threads"] for each in find_results(tmp_path / "results")] == [1]
 
 
-def test_an_unknown_engine_names_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_engine_suggests_the_closest_name(tmp_path: Path) -> None:
     with pytest.raises(TorchcapsError, match="did you mean 'slurm'"):
         run(tmp_path, "slurn", 2)
 
 
-def test_without_slurm_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_slurm_commands_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     with pytest.raises(TorchcapsError, match="engine 'slurm' needs Slurm's commands"):
         run(tmp_path, "slurm", 2)
@@ -154,7 +156,7 @@ def slurm_is_missing() -> str:
 
 
 @pytest.mark.slurm
-def test_two_jobs_of_slurm_end_like_one_process(tmp_path: Path, alone: Path) -> None:
+def test_two_slurm_jobs_give_the_results_of_one_process(tmp_path: Path, alone: Path) -> None:
     if reason := slurm_is_missing():
         pytest.skip(reason)
     check(tmp_path, alone, run(tmp_path, "slurm", 2))

@@ -1,4 +1,4 @@
-"""How long work takes is told from what was trained before, or from a few steps, which are kept."""
+"""Durations are estimated from earlier runs, cached timings, shipped speeds or a few timed steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECONDS_OF_MEASURE = 3.0
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
-    """Fresh ones, also for what is kept."""
+    """New folders for results and runs, and an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return Folders(tmp_path / "results", tmp_path / "runs")
 
@@ -43,7 +43,7 @@ def kept(tmp_path: Path) -> list[Path]:
     return list((tmp_path / "cache").rglob("speeds/*.json"))
 
 
-def test_a_speed_is_measured_once_and_kept(folders: Folders, tmp_path: Path) -> None:
+def test_a_speed_is_measured_once_and_cached(folders: Folders, tmp_path: Path) -> None:
     config = small_jobs()[0].trainings[0].config
     assert Estimator(folders, may_measure=False).speed(config) is None
     assert kept(tmp_path) == []
@@ -56,7 +56,7 @@ def test_a_speed_is_measured_once_and_kept(folders: Folders, tmp_path: Path) -> 
     assert Estimator(folders, may_measure=False).speed(config.model_copy(update={"batch_size": 7})) is None
 
 
-def test_a_network_of_the_papers_has_a_time_from_another_machine(folders: Folders, tmp_path: Path) -> None:
+def test_shipped_speeds_estimate_networks_never_run_here(folders: Folders, tmp_path: Path) -> None:
     config = training_job(load_spec("gu2021"), "capsnet-mnist", "paper", 0).config
     shipped = Estimator(folders, may_measure=False).speed(config)
     assert shipped == shipped_speed(config)
@@ -68,13 +68,13 @@ def test_a_network_of_the_papers_has_a_time_from_another_machine(folders: Folder
     assert kept(tmp_path) == []
 
 
-def test_every_network_of_the_papers_was_timed() -> None:
+def test_every_network_of_the_specs_has_a_shipped_speed() -> None:
     machine = max(threads for _, threads in shipped_speeds())
     assert set(shipped_speeds()) == set(every_network(machine)), "run: python -m benchmarks.training_speeds"
     assert all(speed > 0 for speed in shipped_speeds().values())
 
 
-def test_what_was_trained_here_comes_before_what_is_kept(folders: Folders, tmp_path: Path) -> None:
+def test_earlier_runs_take_precedence_over_cached_speeds(folders: Folders, tmp_path: Path) -> None:
     jobs = small_jobs(cells=["mean"])[:1]
     run_jobs(jobs, new_context(tmp_path, jobs))
     result_file = jobs[0].trainings[0].path(folders.runs) / "result.json"
@@ -90,7 +90,7 @@ def test_what_was_trained_here_comes_before_what_is_kept(folders: Folders, tmp_p
     assert Estimator(folders).training_seconds(short) == pytest.approx((64 + 4 * 20 / 3) / 50)
 
 
-def test_a_shared_training_counts_once_and_a_trained_one_not_at_all(folders: Folders, tmp_path: Path) -> None:
+def test_shared_trainings_count_once_and_finished_ones_not_at_all(folders: Folders, tmp_path: Path) -> None:
     jobs = small_jobs()[:3]
     first, again, both = Estimator(folders).seconds(jobs)
     assert first is not None
@@ -104,7 +104,7 @@ def test_a_shared_training_counts_once_and_a_trained_one_not_at_all(folders: Fol
     assert (measured.seconds(jobs[:1], include_trained=True)[0] or 0) > (measured.seconds(jobs[:1])[0] or 0)
 
 
-def test_a_matched_training_counts_with_what_it_is_matched_to(folders: Folders) -> None:
+def test_a_matched_training_includes_its_baseline(folders: Folders) -> None:
     plain, _, other, *_ = small_jobs()
     assert plain.training is not None
     assert other.training is not None
@@ -114,7 +114,7 @@ def test_a_matched_training_counts_with_what_it_is_matched_to(folders: Folders) 
     assert estimator.seconds([matched]) == [pytest.approx(expected)]
 
 
-def test_the_plan_says_what_is_shared_and_what_is_done(folders: Folders, tmp_path: Path) -> None:
+def test_the_plan_marks_shared_and_finished_trainings(folders: Folders, tmp_path: Path) -> None:
     jobs = small_jobs()
     run_jobs(jobs[:1], new_context(tmp_path, jobs))
     rows, seconds = plan_rows(jobs, folders)
@@ -125,7 +125,7 @@ def test_the_plan_says_what_is_shared_and_what_is_done(folders: Folders, tmp_pat
     assert rows[3][2:6] == ("mean", "1", "first (shared)", "open")
 
 
-def test_names_are_checked_and_the_nearest_is_suggested() -> None:
+def test_unknown_names_suggest_the_closest_one() -> None:
     spec = small_spec()
     with pytest.raises(TorchcapsError, match="table of small2026 'tabel1' is unknown: did you mean 'table1'"):
         select_jobs([spec], "laptop", table="tabel1", cells=[], seeds=None)
@@ -141,7 +141,7 @@ def test_names_are_checked_and_the_nearest_is_suggested() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "m", "-3m", "30 m", "half an hour", "1e9s"])
-def test_a_duration_that_is_none_says_how_to_write_it(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_examples(text: str) -> None:
     with pytest.raises(TorchcapsError, match="write it like 90s, 30m, 2h or 1h30m"):
         parse_duration(text)
 

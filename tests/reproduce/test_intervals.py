@@ -1,4 +1,4 @@
-"""Intervals against tables, areas added up strip by strip, and how often they hold the truth."""
+"""Intervals and p-values against published tables, numerical integration and simulation."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ FIRST, SECOND = [98.1, 98.4, 98.0, 98.9], [97.0, 97.9, 96.8]
 
 
 @pytest.mark.parametrize(("freedom", "printed"), slow.TABLE.items())
-def test_quantile_is_that_of_the_tables(freedom: int, printed: float) -> None:
+def test_quantiles_agree_with_published_tables(freedom: int, printed: float) -> None:
     assert student_quantile(freedom) == pytest.approx(printed, abs=6e-5)
 
 
 @pytest.mark.parametrize("freedom", [1.0, 1.7, 2.35, 6.2, 55.5])
-def test_quantile_leaves_95_percent_between(freedom: float) -> None:
+def test_quantiles_enclose_95_percent(freedom: float) -> None:
     assert slow.area_between(freedom, student_quantile(freedom)) == pytest.approx(0.95, abs=1e-6)
 
 
-def test_quantile_nears_the_normal_one() -> None:
+def test_quantiles_approach_the_normal_quantile() -> None:
     assert student_quantile(1e7) == pytest.approx(1.959964, abs=1e-5)
 
 
-def test_welch_is_the_formula_written_out() -> None:
+def test_welch_interval_agrees_with_the_formula() -> None:
     found = welch_interval([1, -1], [FIRST, SECOND])
     (m, v), (n, w) = slow.mean_and_variance(FIRST), slow.mean_and_variance(SECOND)
     half_width = student_quantile(slow.welch_freedom(FIRST, SECOND)) * math.sqrt(v / 4 + w / 3)
@@ -44,7 +44,7 @@ def test_welch_is_the_formula_written_out() -> None:
     assert (found.low, found.high) == pytest.approx((m - n - half_width, m - n + half_width))
 
 
-def test_paired_is_that_of_the_differences() -> None:
+def test_paired_interval_is_that_of_the_differences() -> None:
     found = paired_interval([1, -1], [FIRST[:3], SECOND])
     assert found == mean_interval([a - b for a, b in zip(FIRST, SECOND, strict=False)])
     assert found.half_width == pytest.approx(
@@ -53,24 +53,24 @@ def test_paired_is_that_of_the_differences() -> None:
 
 
 @pytest.mark.parametrize("right", [(950, 900), (1000, 1000), (0, 3)])
-def test_shares_are_agresti_and_caffo(right: tuple[int, int]) -> None:
+def test_proportion_interval_is_agresti_caffo(right: tuple[int, int]) -> None:
     found = proportion_interval([1, -1], [right[0] / 1000, right[1] / 1000], [1000, 1000])
     assert (found.low, found.high) == pytest.approx(slow.agresti_caffo(right, (1000, 1000)), abs=1e-7)
 
 
-def test_no_spread_is_no_width() -> None:
+def test_equal_values_have_an_interval_of_zero_width() -> None:
     found = welch_interval([1, -1], [[5, 5, 5], [3, 3, 3, 3]])
     assert (found.low, found.center, found.high) == (2, 2, 2)
 
 
 @pytest.mark.parametrize("freedom", [1.0, 2.0, 2.35, 6.2, 55.5, 1e7, math.inf])
 @pytest.mark.parametrize("t", [0.0, -0.5, 2.0, 6.0])
-def test_p_is_what_lies_further_out(freedom: float, t: float) -> None:
+def test_p_value_is_the_tail_probability(freedom: float, t: float) -> None:
     expected = 1 - slow.area_between(freedom, abs(t)) if freedom < 100 else 2 * NormalDist().cdf(-abs(t))
     assert two_sided_p(t, freedom) == pytest.approx(expected, rel=1e-4, abs=1e-9)
 
 
-def test_p_is_5_percent_where_the_interval_ends() -> None:
+def test_p_value_is_5_percent_at_the_ends_of_the_interval() -> None:
     shares = proportion_interval([1, -1], [0.95, 0.9], [1000, 500])
     for found in (welch_interval([1, -1], [FIRST, SECOND]), mean_interval(FIRST), shares):
         assert [found.p_value(end) for end in (found.low, found.center, found.high)] == pytest.approx([0.05, 1, 0.05])
@@ -78,7 +78,7 @@ def test_p_is_5_percent_where_the_interval_ends() -> None:
     assert (same.p_value(5.0), same.p_value(4.0)) == (1, 0)
 
 
-def test_holm_is_the_procedure_step_by_step() -> None:
+def test_holm_agrees_with_the_step_down_procedure() -> None:
     """Reject the smallest p at level/m, the next at level/(m - 1), and so on until one is not rejected."""
     draw = np.random.default_rng(0)
     for _ in range(200):
@@ -92,7 +92,7 @@ def test_holm_is_the_procedure_step_by_step() -> None:
         assert {place for place, p in enumerate(holm_adjust(p_values)) if p <= level} == rejected
 
 
-def test_intervals_hold_the_truth_in_95_of_100_cases() -> None:
+def test_intervals_cover_the_true_value_in_95_percent_of_samples() -> None:
     """Drawn a thousand times: Student's and Welch's over normal seeds, and that of shares over images."""
     draw = np.random.default_rng(0)
     count = 1000

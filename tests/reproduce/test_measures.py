@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 @pytest.mark.parametrize("paper", list_papers())
-def test_specs_give_measures_only_settings_that_they_know(paper: str) -> None:
+def test_specs_give_measures_known_settings_only(paper: str) -> None:
     for table in load_spec(paper).tables.values():
         shared = set(table.settings.laptop) | set(table.settings.paper)
         used = [measures.get(cell.measure) for cell in table.cells.values() if cell.measure]
@@ -35,7 +35,7 @@ def test_specs_give_measures_only_settings_that_they_know(paper: str) -> None:
                 assert set(cell.settings) <= set(measures.get(cell.measure).settings), name
 
 
-def test_every_measure_says_what_it_is() -> None:
+def test_every_measure_has_unit_and_description() -> None:
     ours = [record for record in measures if record.function.__module__.startswith("torchcaps.")]  # tests add others
     assert len(ours) > 20
     for record in ours:
@@ -55,7 +55,7 @@ def test_accuracy_and_error_are_percentages_of_the_chosen_checkpoint(run: RunFol
     assert measured("test-error", run).value == pytest.approx(100 - (found.value or 0))
 
 
-def test_accuracy_is_read_where_it_was_written(run: RunFolder) -> None:
+def test_accuracy_reuses_the_result_of_the_run(run: RunFolder) -> None:
     result = evaluate_run(run)
     write_json(run.result_file, result | {"test_accuracy": 0.125})
     assert measured("test-accuracy", run).value == 12.5
@@ -115,7 +115,7 @@ def test_an_ensemble_averages_the_scores_of_its_members(run: RunFolder, tmp_path
         measured("ensemble-accuracy", run)
 
 
-def test_training_images_are_tested_as_they_were_shown(run: RunFolder) -> None:
+def test_train_accuracy_augments_images_as_in_training(run: RunFolder) -> None:
     training, _ = training_splits(run.config())
     batch = training.batch(torch.arange(300))
     moved = Augmentation("shift=2")(batch.images, torch.Generator().manual_seed(0))
@@ -141,7 +141,7 @@ def test_affine_change_is_measured_on_affnist(run: RunFolder, monkeypatch: pytes
     assert found.images == 60
 
 
-def test_novel_and_familiar_sides(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_on_novel_and_familiar_viewpoints(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     upright = _glyphs("mnist", "test")
     azimuths = {"azimuth": torch.tensor([0, 80, 160, 240]).repeat(250)}
     seen = TensorImages(upright.images, upright.labels, upright.class_names, azimuths)

@@ -115,7 +115,7 @@ def test_moved_dimensions_over_the_papers_range(run: RunFolder) -> None:
         measured("perturbation-sheet", run, low=-1, high=2, step=0.5)
 
 
-def test_drawings_by_the_decoder_of_another_run(run: RunFolder, tmp_path: Path) -> None:
+def test_reconstructions_by_the_decoder_of_another_run(run: RunFolder, tmp_path: Path) -> None:
     """A hundred images that the model gets right; a drawing that the other model takes for another class is wrong."""
     other = small_run(tmp_path / "decoding", model="capsnet", options=SMALL, seed=1)
     found = measured("wrong-reconstructions", run, {"decoder": other}, images=20)

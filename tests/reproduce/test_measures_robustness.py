@@ -37,7 +37,9 @@ def test_accuracy_at_an_epsilon_and_over_several(runs: list[RunFolder]) -> None:
             measured("attack-accuracy", runs[0], **wrong)
 
 
-def test_warnings_of_the_sanity_checks_come_along(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_contain_the_warnings_of_the_sanity_checks(
+    runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("ZEROS", "LEFT_AT_HUGE"):
         monkeypatch.setattr(f"torchcaps.evaluate.sanity.{name}", -1)  # now everything is suspicious
     found = measured("attack-accuracy", runs[0], epsilon=0.1, images=20)
@@ -142,7 +144,7 @@ def test_other_universal_attacks_by_name(runs: list[RunFolder]) -> None:
     assert values[0] != values[1]
 
 
-def test_an_epsilon_of_another_scale_makes_a_network_give_few_answers(runs: list[RunFolder]) -> None:
+def test_an_unscaled_epsilon_leaves_few_predicted_classes(runs: list[RunFolder]) -> None:
     batch = load_dataset("glyphs", "test").batch(torch.arange(200))
     source, model = load(runs[1].path), load(runs[0].path)
     pixels = batch.images.clone().requires_grad_()

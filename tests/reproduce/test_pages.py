@@ -38,7 +38,7 @@ def report(tmp_path: Path) -> PaperReport:
     return report_paper(made_spec(), tmp_path)
 
 
-def test_overview_has_every_claim_in_colour_and_words(report: PaperReport, tmp_path: Path) -> None:
+def test_overview_shows_every_claim_with_its_verdict(report: PaperReport, tmp_path: Path) -> None:
     page = write_site([report], tmp_path / "site").read_text()
     for kind, words in (("holds", "✓ holds"), ("fails", "✗ does not hold")):
         assert f"<span class='badge {kind}'>{words}</span>" in page
@@ -62,7 +62,7 @@ def test_page_of_a_paper_has_numbers_tests_warnings_and_captions(report: PaperRe
     assert base64.b64encode(PIXEL).decode() in page
 
 
-def test_pages_are_escaped_and_need_nothing_from_elsewhere(report: PaperReport, tmp_path: Path) -> None:
+def test_pages_are_escaped_and_self_contained(report: PaperReport, tmp_path: Path) -> None:
     write_site([report], tmp_path / "site")
     for path in (tmp_path / "site").iterdir():
         page = path.read_text()
@@ -74,14 +74,14 @@ def test_pages_are_escaped_and_need_nothing_from_elsewhere(report: PaperReport, 
         assert "url(" not in page
 
 
-def test_pages_are_the_same_twice(report: PaperReport, tmp_path: Path) -> None:
+def test_pages_are_deterministic(report: PaperReport, tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_site([report], tmp_path / name)
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
 
-def test_markdown_says_the_same_and_its_pictures_are_there(report: PaperReport, tmp_path: Path) -> None:
+def test_markdown_has_the_same_content_and_its_figures(report: PaperReport, tmp_path: Path) -> None:
     index = write_markdown([report], tmp_path / "docs").read_text()
     assert "| **✗ does not hold** | A over B over C | made2020, text | profile laptop |" in index
     text = (tmp_path / "docs" / "made2020.md").read_text()
@@ -92,20 +92,20 @@ def test_markdown_says_the_same_and_its_pictures_are_there(report: PaperReport, 
     assert all((tmp_path / "docs" / picture).is_file() for picture in pictures)
 
 
-def test_a_missing_picture_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_figure_raises_a_one_sentence_error(tmp_path: Path) -> None:
     write_made(tmp_path, "fig1/b", [None], picture="gone.png")
     with pytest.raises(TorchcapsError, match=r"gone\.png cannot be read, but a result names it"):
         report_paper(made_spec(), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../table1/a-laptop-seed0.json", "../../secret.png", "notes.txt"])
-def test_a_picture_from_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_figure_outside_the_results_folder_is_refused(tmp_path: Path, name: str) -> None:
     write_made(tmp_path, "fig1/b", [None], picture=name)
     with pytest.raises(TorchcapsError, match="names an image that is not next to it"):
         report_paper(made_spec(), tmp_path)
 
 
-def test_nothing_measured_is_told(tmp_path: Path) -> None:
+def test_an_empty_report_says_so(tmp_path: Path) -> None:
     page = write_site([report_paper(made_spec(), tmp_path)], tmp_path / "site").read_text()
     assert page.count("<span class='badge missing'>… not testable yet</span>") == 5
     assert page.count("<p class='gap'>all cells: not measured yet</p>") == 5
@@ -122,7 +122,7 @@ def test_results_of_an_unknown_paper_are_refused(tmp_path: Path) -> None:
         find_specs(tmp_path)
 
 
-def test_command_builds_the_site(tmp_path: Path, torchcaps_command: Command) -> None:
+def test_the_report_command_writes_the_site(tmp_path: Path, torchcaps_command: Command) -> None:
     (made,) = write_made(tmp_path / "made", "table1/a", [79.5], images=1000)
     job = plan_jobs(load_spec("gu2021"), "laptop", tables=["table1"], cells=["capsnet-affnist"], seeds=1)[0]
     place = {"paper": "gu2021", "table": "table1", "cell": job.name, "fingerprint": job.fingerprint()}
@@ -148,7 +148,7 @@ def weak(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_no_sign_of_a_decision_comes_from_an_incompetent_network(weak: Path) -> None:
+def test_incompetent_networks_never_show_as_a_decision(weak: Path) -> None:
     report = report_paper(STRICT, weak)
     write_markdown([report], weak / "docs")
     index = write_site([report], weak / "site").read_text()
@@ -169,7 +169,7 @@ def test_no_sign_of_a_decision_comes_from_an_incompetent_network(weak: Path) -> 
     assert f"*{smoke.smoke}*" in (weak / "docs" / "made2020.md").read_text()
 
 
-def test_competent_networks_of_the_smoke_profile_decide(weak: Path) -> None:
+def test_competent_networks_of_the_laptop_profile_decide(weak: Path) -> None:
     write_made(weak, "table1/a", [99.0, 99.1, 99.2], images=10_000)
     write_made(weak, "table1/c", [97.0, 97.1, 97.2], images=10_000)
     report = report_paper(STRICT, weak)
@@ -185,7 +185,7 @@ def test_a_table_outside_the_smoke_profile_says_which_cell_is_not_competent(weak
     assert section.table.footnotes[0] == "Not competent: A <script> (MNIST): 36 % error, needs 1.7 %."
 
 
-def test_the_largest_profile_that_can_testify_decides(weak: Path) -> None:
+def test_the_largest_testable_profile_decides(weak: Path) -> None:
     def deciding() -> tuple[str, str, str]:
         profile, verdict = report_paper(STRICT, weak).claims[0]
         return profile, verdict.verdict, verdict.few_seeds
@@ -203,7 +203,7 @@ def test_the_largest_profile_that_can_testify_decides(weak: Path) -> None:
     assert deciding() == ("desk", "undecided", ""), "undecided or not, desk is before laptop"
 
 
-def test_what_remains_is_what_the_untestable_claims_need_in_profile_desk(weak: Path) -> None:
+def test_remaining_jobs_are_those_of_untestable_claims_in_profile_desk(weak: Path) -> None:
     report = report_paper(STRICT, weak)
     cells = {(job.name, job.seed) for job in report.remaining}
     assert {job.profile for job in report.remaining} == {"desk"}

@@ -1,4 +1,4 @@
-"""Nothing is done twice and nothing is lost, whatever happens to a runner."""
+"""Runners repeat no work and lose none, even if they are killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CELLS, TRAININGS = 6, 4  # of table1: three cells and two trainings, with two se
 
 
 def run(folder: Path, jobs: list[Job], **settings: object) -> list[str]:
-    """Work through a list; what was said."""
+    """Run jobs; return the log."""
     said: list[str] = []
     run_jobs(jobs, new_context(folder, jobs, log=said.append, **settings))
     return said
@@ -60,7 +60,7 @@ def result_of(folder: Path, job: Job) -> CellResult:
     return read_result(job.result_file(folder / "results"))
 
 
-def test_every_cell_has_a_result_and_says_where_it_comes_from(undisturbed: Path) -> None:
+def test_every_result_records_its_origin(undisturbed: Path) -> None:
     jobs = small_jobs()
     assert [job_state(job, undisturbed / "results") for job in jobs] == ["done"] * CELLS
     result = result_of(undisturbed, jobs[0])
@@ -75,19 +75,19 @@ def test_every_cell_has_a_result_and_says_where_it_comes_from(undisturbed: Path)
     assert result_of(undisturbed, jobs[1]).value == pytest.approx(2 * (result.value or 0))
 
 
-def test_a_training_that_several_cells_need_is_trained_once(undisturbed: Path) -> None:
+def test_a_shared_training_runs_once(undisturbed: Path) -> None:
     assert len(weights(undisturbed)) == TRAININGS
     assert len(measurements(undisturbed)) == CELLS
 
 
-def test_what_is_done_is_not_done_again(undisturbed: Path) -> None:
+def test_finished_jobs_are_not_repeated(undisturbed: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*") if path.suffix in (".json", ".csv")}
     assert run(undisturbed, small_jobs()) == []
     assert before == {path: path.stat().st_mtime_ns for path in before}
     assert len(measurements(undisturbed)) == CELLS
 
 
-def test_a_changed_setting_makes_a_result_stale(tmp_path: Path) -> None:
+def test_a_changed_setting_outdates_a_result(tmp_path: Path) -> None:
     run(tmp_path, small_jobs(cells=["mean"]))
     changed = small_jobs(spec=small_spec(rate=0.02), cells=["mean", "both"])
     results = tmp_path / "results"
@@ -99,13 +99,13 @@ def test_a_changed_setting_makes_a_result_stale(tmp_path: Path) -> None:
     assert len(weights(tmp_path)) == 3, "the earlier runs are kept"
 
 
-def test_a_network_that_learned_nothing_is_called_so(tmp_path: Path) -> None:
+def test_constant_predictions_give_a_warning(tmp_path: Path) -> None:
     jobs = small_jobs(spec=small_spec(rate=1000.0), cells=["mean"])[:1]  # far too high a rate
     run(tmp_path, jobs)
     assert "gives the same answer to every test image" in result_of(tmp_path, jobs[0]).warnings[0]
 
 
-def test_a_failed_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failed_cell_is_recorded_and_the_others_continue(tmp_path: Path) -> None:
     jobs = small_jobs("table2")
     said = run(tmp_path, jobs)
     broken, clumsy, fine = (result_of(tmp_path, job) for job in jobs)
@@ -119,7 +119,7 @@ def test_a_failed_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     assert sum("failed: " in line for line in run(tmp_path, jobs)) == 2, "and again in the next"
 
 
-def test_killed_in_the_middle_of_a_training_nothing_is_lost(tmp_path: Path, undisturbed: Path) -> None:
+def test_a_killed_runner_resumes_with_identical_weights(tmp_path: Path, undisturbed: Path) -> None:
     runner = start_runner(tmp_path, 1, 4)
     assert runner.wait(timeout=120) == -signal.SIGKILL
     (checkpoint,) = (tmp_path / "runs").glob("*/checkpoints/last.safetensors")
@@ -133,7 +133,7 @@ def test_killed_in_the_middle_of_a_training_nothing_is_lost(tmp_path: Path, undi
     assert values(tmp_path) == values(undisturbed)
 
 
-def test_two_runners_do_everything_exactly_once(tmp_path: Path, undisturbed: Path) -> None:
+def test_two_runners_do_each_job_exactly_once(tmp_path: Path, undisturbed: Path) -> None:
     runners = [start_runner(tmp_path, 1) for _ in range(2)]
     outputs = [runner.communicate(timeout=240)[0] for runner in runners]
     assert [runner.returncode for runner in runners] == [0, 0], outputs
@@ -145,7 +145,7 @@ def test_two_runners_do_everything_exactly_once(tmp_path: Path, undisturbed: Pat
         assert steps == sorted(set(steps)), "trained by two runners"
 
 
-def test_what_another_runner_holds_is_left_to_it(tmp_path: Path) -> None:
+def test_jobs_locked_by_another_runner_are_left_to_it(tmp_path: Path) -> None:
     first, _, both, *_ = small_jobs()
     assert first.training is not None
     with file_lock(tmp_path / "runs" / ".locks" / f"{first.training.path(tmp_path / 'runs').name}.lock"):
@@ -157,7 +157,7 @@ def test_what_another_runner_holds_is_left_to_it(tmp_path: Path) -> None:
     assert len(run(tmp_path, [first, both])) == 2, "a lock is gone when its holder is"
 
 
-def test_when_the_time_is_over_the_training_is_saved_and_goes_on_later(tmp_path: Path) -> None:
+def test_a_training_is_saved_when_the_time_budget_ends_and_resumes(tmp_path: Path) -> None:
     job = small_jobs(spec=small_spec(epochs=60), cells=["mean"])[:1]
     began = time.monotonic()
     run(tmp_path, job, until=time.time() + 1.5)
@@ -170,7 +170,7 @@ def test_when_the_time_is_over_the_training_is_saved_and_goes_on_later(tmp_path:
     assert read_metrics(metrics)[: len(first)] == first, "what was done is not done again"
 
 
-def test_nothing_is_begun_when_the_time_is_over(tmp_path: Path) -> None:
+def test_no_job_starts_after_the_time_budget(tmp_path: Path) -> None:
     assert run(tmp_path, small_jobs(), until=time.time() - 1) == []
     assert not (tmp_path / "runs").exists()
 

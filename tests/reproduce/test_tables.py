@@ -1,4 +1,4 @@
-"""Tables from result files: both numbers in a cell, the interval over seeds, and everything a reader must know."""
+"""Tables from result files: our value and the published one, intervals, captions and footnotes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_mean_interval_and_the_papers_value(tmp_path: Path) -> None:
     assert f"| {mean:.2f} ± {half_width:.2f} (paper 99.2) |" in table_to_markdown(table)
 
 
-def test_what_is_not_measured_is_a_dash_and_cited_is_cited(tmp_path: Path) -> None:
+def test_unmeasured_cells_are_dashes_and_cited_ones_marked(tmp_path: Path) -> None:
     write_made(tmp_path, "table1/a", [98.0])
     rows = built(tmp_path).rows
     assert rows["B"][0] == TableCell("—", "98.5")
@@ -76,7 +76,7 @@ def test_footnotes(tmp_path: Path) -> None:
     assert "1. careful" in table_to_markdown(table)
 
 
-def test_another_number_of_seeds_is_told(tmp_path: Path) -> None:
+def test_a_different_number_of_seeds_is_noted(tmp_path: Path) -> None:
     write_made(tmp_path, "table1/a", [98.0, 98.1, 98.2])
     write_made(tmp_path, "table1/b", [98.0, 98.1, 98.2])
     write_made(tmp_path, "table1/c", [98.0])
@@ -101,7 +101,7 @@ def test_digits_follow_the_unit(tmp_path: Path, unit: str, value: float, shown: 
     assert built(tmp_path).rows["C"][0] == TableCell(shown)
 
 
-def test_a_table_that_is_too_wide_is_turned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_tables_are_transposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_made(tmp_path, "fig1/a", [12.5])
     write_made(tmp_path, "fig1/c", [13.5])
     assert built(tmp_path, "fig1").columns == ["FGSM,\N{NO-BREAK SPACE}%", "BIM,\N{NO-BREAK SPACE}%"]

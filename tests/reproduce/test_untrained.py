@@ -90,18 +90,18 @@ def test_only_settings_of_the_network_outdate_a_count() -> None:
     assert changed == {"large", "ratio"}
 
 
-def test_captions_do_not_speak_of_training(counted: Path) -> None:
+def test_captions_of_costs_mention_no_training(counted: Path) -> None:
     laptop = gather_results(cost_spec(), counted / "results")[0]
     assert describe_conditions("laptop", laptop.cells.values()) == "Profile laptop, 1 seed."
 
 
-def test_nothing_without_training_is_said_so() -> None:
+def test_cells_that_need_training_are_refused_without_training() -> None:
     with pytest.raises(TorchcapsError, match="or need training"):
         select_jobs([cost_spec()], "laptop", table=None, cells=["error"], seeds=None, without_training=True)
 
 
 @pytest.mark.parametrize("paper", list_papers())
-def test_no_measure_of_a_cost_asks_for_a_trained_run(paper: str) -> None:
+def test_costs_need_no_trained_run(paper: str) -> None:
     jobs = plan_jobs(load_spec(paper), "paper", seeds=1)
     costs = {job.name: job.trainings for job in jobs if job.measure in ("parameters", "parameter-ratio")}
     costs |= {job.name: job.trainings for job in jobs if job.measure.endswith("-time-ratio")}

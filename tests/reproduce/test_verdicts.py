@@ -1,4 +1,4 @@
-"""Verdicts at their limits: which side, which test, what is missing, and what a reader is warned of."""
+"""Verdicts at the edge of a decision, the test used, what is missing, and cautions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_factor_is_a_positive_number(text: str) -> None:
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(1e-6, "holds"), (-1e-6, "undecided")])
-def test_the_interval_must_lie_wholly_on_the_right_side(tmp_path: Path, shift: float, verdict: str) -> None:
+def test_a_claim_holds_only_if_the_whole_interval_does(tmp_path: Path, shift: float, verdict: str) -> None:
     """With values 90 + h + (-1, 0, 1), where h is half the interval, the lower end is exactly at the bound."""
     half_width = student_quantile(2) / 3**0.5
     write_made(tmp_path, "table1/a", [90 + half_width + shift + step for step in (-1, 0, 1)])
@@ -78,7 +78,7 @@ def test_the_interval_must_lie_wholly_on_the_right_side(tmp_path: Path, shift: f
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(-1e-6, "does not hold"), (1e-6, "undecided")])
-def test_the_interval_must_lie_wholly_on_the_other_side(tmp_path: Path, shift: float, verdict: str) -> None:
+def test_a_claim_fails_only_if_the_whole_interval_does(tmp_path: Path, shift: float, verdict: str) -> None:
     half_width = student_quantile(2) / 3**0.5
     write_made(tmp_path, "table1/a", [90 - half_width + shift + step for step in (-1, 0, 1)])
     assert judge(tmp_path, "above").verdict == verdict
@@ -91,7 +91,7 @@ def test_below_a_bound(tmp_path: Path, ahead: float, verdict: str) -> None:
     assert judge(tmp_path, "gap").verdict == verdict
 
 
-def test_pairing_takes_the_seeds_together(tmp_path: Path) -> None:
+def test_results_of_the_same_seeds_are_paired(tmp_path: Path) -> None:
     """Far apart between seeds, always one apart within: decided with the same seeds, not with other ones."""
     write_made(tmp_path, "table1/a", [81.0, 91.1, 99.0])
     write_made(tmp_path, "table1/b", [80.0, 90.0, 98.1])
@@ -213,7 +213,7 @@ def test_results_of_earlier_settings_never_decide(tmp_path: Path) -> None:
     assert found.gaps == ("A <script> (MNIST): measured with earlier settings",)
 
 
-def test_results_of_earlier_settings_give_way(tmp_path: Path) -> None:
+def test_current_results_replace_outdated_ones(tmp_path: Path) -> None:
     write_made(tmp_path, "table1/a", [50.0], first_seed=7, fingerprint="0")
     write_made(tmp_path, "table1/a", [98.0, 98.1, 98.2])
     evidence = gather_results(made_spec(), tmp_path)[0].cells["table1/a"]
