@@ -273,9 +273,20 @@ def _core_seconds(results: Iterable[CellResult]) -> dict[tuple[str, str | None],
 
 def training_images(config: RunConfig) -> float:
     """Return the training effort in images; validation images count for less."""
-    whole = datasets.get(config.data).splits["train"]
-    wanted = min(config.train_images or whole, whole)
-    kept = min(config.validation * wanted, MOST_VALIDATION)
-    shown = min(config.epochs * (wanted - kept), (config.steps or float("inf")) * config.batch_size)
+    wanted, kept = _split(config)
+    shown = images_shown(config)
     validations = max(FEWEST_VALIDATIONS, shown / wanted * (MATCHING_VALIDATIONS if config.stop_at_accuracy else 1))
     return shown + validations * kept / EVAL_SPEEDUP
+
+
+def images_shown(config: RunConfig) -> float:
+    """Return the number of training images shown over all epochs, without early stopping."""
+    wanted, kept = _split(config)
+    return min(config.epochs * (wanted - kept), (config.steps or float("inf")) * config.batch_size)
+
+
+def _split(config: RunConfig) -> tuple[int, float]:
+    """Return the number of images used, and how many of them are for validation."""
+    whole = datasets.get(config.data).splits["train"]
+    wanted = min(config.train_images or whole, whole)
+    return wanted, min(config.validation * wanted, MOST_VALIDATION)
