@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,23 +55,19 @@ def accuracy(model: Model, images: ImageSet) -> float:
     return 100 * evaluate_accuracy(model, images).accuracy
 
 
-def shear(seeds: int, epochs: int) -> list[dict[str, Any]]:
+def shear(seeds: int, epochs: int) -> Iterator[dict[str, Any]]:
     """Train on digits that move over the canvas, and test on both versions of affNIST."""
-    rows = []
     for seed in range(seeds):
         for name, peak in (("convnet-avg", 0.004), ("capsnet", 0.003)):
             model, row = train(name, "mnist-40-moving", epochs, peak, seed)
             tested = {
                 data: accuracy(model, load_dataset(data, "test")) for data in ("mnist-40", "affnist", "affnist-45")
             }
-            rows.append(row | {"accuracy": tested})
-            print(rows[-1], flush=True)
-    return rows
+            yield row | {"accuracy": tested}
 
 
-def units(seeds: int, epochs: int) -> list[dict[str, Any]]:
+def units(seeds: int, epochs: int) -> Iterator[dict[str, Any]]:
     """Train ConvNet-R and -CR with and without a ReLU on their 160 units; score the class's 16 units and all 160."""
-    rows = []
     for seed in range(seeds):
         for name, activation in (
             ("convnet-r", "none"),
@@ -82,9 +78,7 @@ def units(seeds: int, epochs: int) -> list[dict[str, Any]]:
         ):
             model, row = train(name, "mnist", epochs, 0.002, seed, activation=activation)
             test = load_dataset("mnist", "test")
-            rows.append(row | {"accuracy": {"mnist": accuracy(model, test)}, **compactness(model, test)})
-            print(rows[-1], flush=True)
-    return rows
+            yield row | {"accuracy": {"mnist": accuracy(model, test)}, **compactness(model, test)}
 
 
 @torch.no_grad()
@@ -109,7 +103,7 @@ def _score(vectors: torch.Tensor) -> dict[str, float]:
     return {"score": float(divergence(shares).mean()), "score_of_mean_shares": float(divergence(shares.mean(0)))}
 
 
-TRIALS: dict[str, tuple[Callable[[int, int], list[dict[str, Any]]], str]] = {
+TRIALS: dict[str, tuple[Callable[[int, int], Iterator[dict[str, Any]]], str]] = {
     "shear": (shear, "accuracy on affNIST with a shear factor of 0.2 and with shear within 45 degrees"),
     "units": (units, "compactness with and without a ReLU on the units, over 16 and over 160 units"),
 }
@@ -124,10 +118,12 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     run, about = TRIALS[given.trial]
-    rows = run(given.seeds, given.epochs)
-    environment = describe_environment()
-    content = {"about": about, "size": "laptop", "batch_size": BATCH, "rows": rows, "environment": environment}
-    write_json(given.out / f"gu2021-{given.trial}.json", content)
+    content = {"about": about, "size": "laptop", "batch_size": BATCH, "environment": describe_environment()}
+    rows = []
+    for row in run(given.seeds, given.epochs):
+        print(row, flush=True)
+        rows.append(row)
+        write_json(given.out / f"gu2021-{given.trial}.json", content | {"rows": rows})
 
 
 if __name__ == "__main__":

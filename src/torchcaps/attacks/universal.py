@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,16 @@ class PerturbationGenerator(nn.Module):
     def forward(self, latent: Tensor) -> Tensor:
         perturbations: Tensor = self.layers(latent[:, :, None, None])
         return perturbations[:, :, : self.height, : self.width]
+
+
+class UniversalSettings(TypedDict, total=False):
+    """Settings of every universal attack, see :class:`UniversalAttack`."""
+
+    epsilon: float | None
+    norm: str
+    iterations: int
+    batch_size: int
+    eval_every: int
 
 
 class UniversalAttack(Attack):
@@ -127,19 +138,9 @@ class Universal(UniversalAttack):
     """
 
     def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        norm: str = "linf",
-        iterations: int = 120,
-        batch_size: int = 64,
-        eval_every: int = 10,
-        loss: str = "logit-difference",
-        learning_rate: float = 0.002,
+        self, *, loss: str = "logit-difference", learning_rate: float = 0.002, **common: Unpack[UniversalSettings]
     ) -> None:
-        super().__init__(
-            epsilon=epsilon, norm=norm, iterations=iterations, batch_size=batch_size, eval_every=eval_every
-        )
+        super().__init__(**common)
         if loss not in GENERATOR_LOSSES:
             raise unknown_name("loss of Universal", loss, GENERATOR_LOSSES)
         self.loss, self.learning_rate = loss, learning_rate
@@ -186,19 +187,8 @@ class UniversalPGD(UniversalAttack):
         relative_step: step size as a fraction of epsilon.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        norm: str = "linf",
-        iterations: int = 120,
-        batch_size: int = 64,
-        eval_every: int = 10,
-        relative_step: float = 0.1,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon, norm=norm, iterations=iterations, batch_size=batch_size, eval_every=eval_every
-        )
+    def __init__(self, *, relative_step: float = 0.1, **common: Unpack[UniversalSettings]) -> None:
+        super().__init__(**common)
         if relative_step <= 0:
             raise TorchcapsError(f"UniversalPGD needs a relative_step above 0, got {relative_step}")
         self.relative_step = relative_step
