@@ -12,7 +12,7 @@ from docs_parts.marks import Maker, table
 from torchcaps.files import read_json
 from torchcaps.reproduce.spec import load_spec
 
-NOTHING = "Not measured yet."
+NOTHING = "Not measured yet: `python -m benchmarks.{}` does it."
 Row = dict[str, Any]
 
 
@@ -20,7 +20,7 @@ def discriminative_search(results: Path) -> str:
     """The search for step size and penalty of discriminative routing, one table for each stage."""
     path = results / "discriminative-step.json"
     if not path.is_file():
-        return NOTHING
+        return NOTHING.format("discriminative_step")
     content = read_json(path)
     parts = []
     for stage, words in (
@@ -67,7 +67,7 @@ def affnist_shear(results: Path) -> str:
     """The same networks on both readings of affNIST's shear."""
     path = results / "gu2021-shear.json"
     if not path.is_file():
-        return NOTHING
+        return NOTHING.format("gu2021_readings shear")
     rows = read_json(path)["rows"]
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
@@ -90,13 +90,13 @@ def threads_per_training(results: Path) -> str:
     """Throughput of two trainings of one thread side by side, and of one training with two threads."""
     path = results / "bench" / "side-by-side.json"
     if not path.is_file():
-        return NOTHING
+        return NOTHING.format("side_by_side")
     found = read_json(path)
     lines = [[way, f"{speed:,.0f}"] for way, speed in found["images_per_second"].items()]
     rounds = len(next(iter(found["rounds"].values())))
     words = (
         f"{found['network']}, images per second over all trainings, median of {rounds} alternating rounds on "
-        f"{found['environment']['processor']}; ratio {found['ratio']:.2f}:"
+        f"{found['environment']['processor']}; ratio {found['ratio']:.2f}. The load average was {found['load_average_before']:g} before:"
     )
     return f"{words}\n\n{table(['way', 'images per second'], lines, numbers=1)}"
 
