@@ -68,7 +68,7 @@ def main() -> None:
     for _ in range(given.rounds):
         for way, (trainings, threads) in WAYS.items():
             found[way].append(images_per_second(trainings, threads, given.steps))
-            print(f"{way}: {found[way][-1]:.1f} images/s")
+            print(f"{way}: {found[way][-1]:.1f} images/s", flush=True)
     medians = {way: round(statistics.median(values), 1) for way, values in found.items()}
     side_by_side, together = medians.values()
     write_json(

@@ -96,7 +96,8 @@ def threads_per_training(results: Path) -> str:
     rounds = len(next(iter(found["rounds"].values())))
     words = (
         f"{found['network']}, images per second over all trainings, median of {rounds} alternating rounds on "
-        f"{found['environment']['processor']}; ratio {found['ratio']:.2f}. The load average was {found['load_average_before']:g} before:"
+        f"{found['environment']['processor']}; ratio {found['ratio']:.2f}. The load average before was "
+        f"{found['load_average_before']:g}:"
     )
     return f"{words}\n\n{table(['way', 'images per second'], lines, numbers=1)}"
 
