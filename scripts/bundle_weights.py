@@ -20,7 +20,8 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.clean import test_images
 from torchcaps.files import atomic_path, make_folder, read_json, write_json, write_text
 from torchcaps.pretrained.loading import ROOT, WEIGHTS, Card, file_hash, load_pretrained, samples_file
-from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, open_run
+from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, open_run, training_splits
+from torchcaps.train.run_images import write_error_reference
 
 SAMPLES = 40  # images, the same number per class
 LOOKED_AT = 1000  # test images to choose from
@@ -52,7 +53,9 @@ def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
         training=made_by(run),
         licence=datasets.get(config.data).licence,
     )
-    measured = evaluate_accuracy(load_pretrained(card, root), test_images(config))
+    stored = load_pretrained(card, root)
+    write_error_reference(RunFolder(folder), stored, training_splits(config)[1])
+    measured = evaluate_accuracy(stored, test_images(config))
     card = card.model_copy(update={"test_accuracy": measured.accuracy, "test_images": measured.images})
     write_samples(config, root)
     write_json(folder / "card.json", card.model_dump(mode="json"))

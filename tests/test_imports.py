@@ -25,7 +25,7 @@ MAY_USE = {
     "attacks": {"functional", "models", "data"},
     "train": {"analysis", "models", "losses", "data", "routing", "kernels", "plugins"},
     "pretrained": {"models", "train"},
-    "prediction": {"pretrained", "analysis", "models", "data"},
+    "prediction": {"pretrained", "train", "analysis", "models", "data"},
     "export": {"pretrained", "models", "kernels"},
     "sklearn": {"train", "models", "data"},
     "testing": {"functional", "routing", "layers", "models", "losses"},

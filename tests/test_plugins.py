@@ -158,7 +158,7 @@ def test_the_commands_take_an_attack_of_one_s_own(torchcaps_command: Command) ->
     assert '"random-signs"' in listed.stdout, listed.stderr
     small = ["--data", "glyphs", "--train-images", "50", "--test-images", "20", "--steps", "2", "--size", "laptop"]
     assert torchcaps_command("train", "lenet", *small, "--out", "run").returncode == 0
-    call = ["evaluate", "run", "--attack", "random-signs", "--images", "10", "--epsilon", "0.3"]
+    call = ["evaluate", "run", "--attack", "random-signs", "--test-images", "10", "--epsilon", "0.3"]
     evaluated = torchcaps_command(*call, *plugin)
     assert evaluated.returncode == 0, evaluated.stderr
     assert "random-signs" in evaluated.stdout
@@ -189,3 +189,25 @@ def test_the_commands_take_a_dataset_of_a_plugin(torchcaps_command: Command) -> 
     without = torchcaps_command("evaluate", "run")
     assert without.returncode == 2
     assert "dataset 'stripes' is unknown" in without.stderr
+
+
+def test_a_run_remembers_its_plugin_and_does_not_load_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.helpers.small_runs import small_run
+    from torchcaps.train import open_run
+
+    file = tmp_path / "remembered_plugin.py"
+    file.write_text("VALUE = 1")
+    load_plugin(file)
+    run = small_run(tmp_path / "run", steps=1)
+    assert [Path(each["path"]) for each in run.plugins() if "remembered" in each["path"]] == [file]
+    open_run(run.path)
+    assert "remembered" not in caplog.text, "it is loaded"
+    file.write_text("VALUE = 2")
+    open_run(run.path)
+    assert "the plugin remembered_plugin.py has changed since the run was trained" in caplog.text
+    monkeypatch.delitem(sys.modules, "torchcaps_plugin_remembered_plugin")
+    open_run(run.path)
+    assert f"trained with the plugin {file}, which is not loaded: pass --plugin {file}" in caplog.text
+    assert "torchcaps_plugin_remembered_plugin" not in sys.modules

@@ -111,12 +111,14 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, p
 
 def test_two_cameras_are_no_picture() -> None:
     model = torchcaps.create_model("capsnet", channels=2, size="laptop")
-    with pytest.raises(TorchcapsError, match="square grayscale or RGB images"):
+    with pytest.raises(TorchcapsError, match="read as grayscale or RGB images"):
         predict(model, ".")
 
 
 def test_command(torchcaps_command: Command, digits: Path, tmp_path: Path) -> None:
-    done = torchcaps_command("predict", TAG, str(digits), "--csv", "out.csv", "--top", "2")
+    done = torchcaps_command(
+        "predict", TAG, str(digits), "--csv", "out.csv", "--top", "2", "--least-sure", "least-sure.png"
+    )
     assert done.returncode == 0, done.stderr
     assert "broken.png cannot be read" in done.stderr
     assert "second" in done.stdout
@@ -125,6 +127,8 @@ def test_command(torchcaps_command: Command, digits: Path, tmp_path: Path) -> No
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 22
     one = torchcaps_command("predict", TAG, str(digits / "more"), "--json")
     assert len(json.loads(one.stdout)["pictures"]) == 10
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written <= {"least-sure.png", "out.csv"}, "no file that nobody asked for"
 
 
 def test_same_as_in_training(tmp_path: Path) -> None:

@@ -56,3 +56,12 @@ def test_a_sound_routing_passes_and_the_random_state_is_left_alone() -> None:
     before = torch.get_rng_state()
     check_routing(broken(lambda pose, _: pose), any_child_order=True, any_parent_order=True)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_routing_that_returns_a_tensor_is_answered_in_one_sentence() -> None:
+    class Plain(Routing):
+        def forward(self, votes: Tensor, activation: Tensor | None, **_: object) -> Tensor:  # type: ignore[override]
+            return votes.mean(2)
+
+    with pytest.raises(AssertionError, match=r"forward returns a Tensor, expected torchcaps.routing.Routed"):
+        check_routing(Plain)

@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from torchcaps.analysis.intervals import Interval, mean_interval, proportion_interval
 from torchcaps.files import read_json
 from torchcaps.models.registry import models
 from torchcaps.reproduce.claims_text import table_label
 from torchcaps.reproduce.competence import competence_gaps
-from torchcaps.reproduce.intervals import Interval, mean_interval, proportion_interval
 from torchcaps.reproduce.results import Evidence, PaperEvidence, gather_results
 from torchcaps.reproduce.spec import list_papers, load_spec
 from torchcaps.reproduce.tables import format_published, format_value

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from docs_parts.found import Trial, all_evidence, attacked, grid_budget, milliseconds, numbers, trials
 from docs_parts.marks import Maker, table
+from torchcaps.analysis.intervals import proportion_interval
 from torchcaps.data import datasets
 from torchcaps.html import escape_markdown
 from torchcaps.models.registry import models
 from torchcaps.reproduce.claims_text import table_label
-from torchcaps.reproduce.intervals import proportion_interval
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.spec import PROFILES
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 from torchcaps.errors import TorchcapsError
 
@@ -14,6 +16,32 @@ PREFIX = "torchcaps_plugin_"  # of module names
 def loaded_plugins() -> list[Path]:
     """Return the files of all loaded plugins, so that worker processes can load them too."""
     return [Path(str(module.__file__)) for name, module in sys.modules.items() if name.startswith(PREFIX)]
+
+
+def describe_plugins() -> list[dict[str, str]]:
+    """Return path and SHA-256 of all loaded plugins, for the record of a run."""
+    return [
+        {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path in loaded_plugins()
+        if path.is_file()
+    ]
+
+
+def missing_plugins(recorded: Any) -> list[str]:
+    """Return a sentence for each recorded plugin that is not loaded or has changed; nothing is loaded here."""
+    now = {Path(each["path"]).name: each["sha256"] for each in describe_plugins()}
+    said = []
+    for each in recorded if isinstance(recorded, list) else ():
+        if not isinstance(each, dict) or not isinstance(each.get("path"), str):
+            continue
+        name = Path(each["path"]).name
+        if name not in now:
+            said.append(
+                f"it was trained with the plugin {each['path']}, which is not loaded: pass --plugin {each['path']}"
+            )
+        elif now[name] != each.get("sha256"):
+            said.append(f"the plugin {name} has changed since the run was trained")
+    return said
 
 
 def load_plugin(path: str | Path) -> None:

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from torchcaps.files import printable, write_text
 from torchcaps.models import Model
 from torchcaps.pretrained.loading import load_trained
 from torchcaps.progress import progress_bar
+from torchcaps.train.run_images import reconstruction_errors
 
 __all__ = ["Prediction", "Predictions", "draw_least_confident", "predict", "write_csv"]
 
@@ -30,10 +31,17 @@ AT_ONCE = 256  # images in memory
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction for one image: its path, and the probability of each class."""
+    """The prediction for one image: its path, and the probability of each class.
+
+    ``percentile`` is the share of validation images, in percent, whose reconstruction from the winning capsule had a
+    smaller error than that of this image; ``unusual`` flags an error above that of 99 % of them: the image is unlike
+    those that the network was trained on. Both are None for a network without a decoder.
+    """
 
     path: Path
     probabilities: tuple[float, ...]
+    percentile: float | None = None
+    unusual: bool | None = None
 
     @property
     def confidence(self) -> float:
@@ -68,6 +76,8 @@ class Predictions:
                     "answer": self.top(each, 1)[0][0],
                     "probability": each.confidence,
                     "probabilities": dict(zip(self.class_names, each.probabilities, strict=True)),
+                    "reconstruction_percentile": each.percentile,
+                    "unusual": each.unusual,
                 }
                 for each in self.answers
             ],
@@ -82,11 +92,14 @@ def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Pat
     of a capsule of length s is log s / (1 - s), where s is the probability that its class is present (sabour2017).
 
     Args:
-        model: a loaded model, a run directory, or the name of pretrained weights.
+        model: a loaded model, a run directory, or the name of pretrained weights. Only the latter two have the
+            reconstruction errors of validation images, for ``percentile`` and ``unusual``.
         pictures: a file, a directory, which is searched recursively, or several paths.
     """
+    reference = None
     if not isinstance(model, Model):
-        model = load_trained(model).model
+        trained = load_trained(model)
+        model, reference = trained.model, trained.errors
     model.eval()
     size, grey = picture_form(model.image_shape)
     paths, boundary = list_pictures(pictures)
@@ -98,8 +111,15 @@ def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Pat
             good = [(path, pixels) for path, pixels in pairs if isinstance(pixels, Tensor)]
             broken |= {path: problem for path, problem in pairs if isinstance(problem, str)}
             if good:
-                found = probabilities(model, torch.stack([pixels for _, pixels in good]))
-                answers += [Prediction(path, tuple(row)) for (path, _), row in zip(good, found.tolist(), strict=True)]
+                found, errors = probabilities(model, torch.stack([pixels for _, pixels in good]))
+                for number, (path, _) in enumerate(good):
+                    answer = Prediction(path, tuple(found[number].tolist()))
+                    if reference is not None and errors is not None:
+                        error = float(errors[number])
+                        answer = replace(
+                            answer, percentile=reference.percentile(error), unusual=reference.is_unusual(error)
+                        )
+                    answers.append(answer)
             advance(part.stop - part.start)
     if not answers:
         raise TorchcapsError(f"no image could be read; the first error: {next(iter(broken.values()))}")
@@ -107,11 +127,11 @@ def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Pat
 
 
 @torch.no_grad()
-def probabilities(model: Model, images: Tensor) -> Tensor:
-    """Compute the probability of each class (B, classes) from images (B, C, H, W) as bytes."""
-    device = next(model.parameters()).device
-    found: Tensor = model(as_floats(images).to(device)).logits.softmax(1).cpu()
-    return found
+def probabilities(model: Model, images: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Compute the probability of each class (B, classes) and the reconstruction error (B,) of images as bytes."""
+    pixels = as_floats(images).to(next(model.parameters()).device)
+    output = model(pixels)
+    return output.logits.softmax(1).cpu(), reconstruction_errors(model, pixels, output)
 
 
 def list_pictures(given: str | Path | Iterable[str | Path]) -> tuple[list[Path], Path | None]:
@@ -134,16 +154,30 @@ NUMBER = re.compile(r"-\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 def write_csv(predictions: Predictions, target: Path) -> None:
-    """Write a CSV file with the columns path, answer, probability, problem and one for each class."""
+    """Write a CSV file: path, answer, probability, reconstruction percentile, unusual, problem, and each class."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(["path", "answer", "probability", "problem", *map(csv_cell, predictions.class_names)])
+    lines.writerow(
+        [
+            "path",
+            "answer",
+            "probability",
+            "reconstruction_percentile",
+            "unusual",
+            "problem",
+            *map(csv_cell, predictions.class_names),
+        ]
+    )
     for each in predictions.answers:
         [(answer, confidence)] = predictions.top(each, 1)
         figures = (f"{value:.6f}" for value in each.probabilities)
-        lines.writerow([csv_cell(each.path), csv_cell(answer), f"{confidence:.6f}", "", *figures])
+        trust = [
+            "" if each.percentile is None else f"{each.percentile:.1f}",
+            "" if each.unusual is None else each.unusual,
+        ]
+        lines.writerow([csv_cell(each.path), csv_cell(answer), f"{confidence:.6f}", *trust, "", *figures])
     for path, problem in predictions.broken.items():
-        lines.writerow([csv_cell(path), "", "", csv_cell(problem), *("" for _ in predictions.class_names)])
+        lines.writerow([csv_cell(path), "", "", "", "", csv_cell(problem), *("" for _ in predictions.class_names)])
     write_text(target, text.getvalue())
 
 

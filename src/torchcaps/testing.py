@@ -54,7 +54,13 @@ def _route(routing: Routing, votes: Tensor, index: Tensor | None = None, activat
     if routing.needs_activation and activation is None:
         activation = votes.new_full(votes.shape[:3], 0.5)
     child_pose = votes.mean(3) if routing.needs_child_pose else None  # a pose that follows from the votes
-    return routing(votes, activation, child_index=index, nonlinearity=squash, child_pose=child_pose)
+    routed = routing(votes, activation, child_index=index, nonlinearity=squash, child_pose=child_pose)
+    found = type(routed).__name__
+    _ensure(
+        isinstance(routed, Routed),
+        f"forward returns a {found}, expected torchcaps.routing.Routed(pose, activation, couplings)",
+    )
+    return routed
 
 
 def _votes(shape: LayerShape, images: int = 3) -> Tensor:

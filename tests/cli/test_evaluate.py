@@ -12,7 +12,7 @@ from tests.cli.test_explain import Typed, typed  # noqa: F401  (the fixture)
 
 pytestmark = pytest.mark.process
 SMALL = ["--data", "glyphs", "--train-images", "200", "--test-images", "60", "--device", "cpu", "--epochs", "2"]
-ATTACKED = ["--on", "affnist", "--attack", "fgsm,bim", "--epsilon", "0.05,0.2", "--images", "40"]
+ATTACKED = ["--on", "affnist", "--attack", "fgsm,bim", "--epsilon", "0.05,0.2", "--test-images", "40"]
 
 
 def test_robustness_end_to_end(typed: Typed, tmp_path: Path) -> None:  # noqa: F811
@@ -31,7 +31,9 @@ def test_robustness_end_to_end(typed: Typed, tmp_path: Path) -> None:  # noqa: F
     assert report["environment"]["command"].startswith("torchcaps evaluate one two --on affnist")
     assert not (tmp_path / "one" / "evaluation").exists()
 
-    code, said = typed("evaluate", "one", "--attack", "transfer,square", "--source", "two", "--images", "10", "--json")
+    code, said = typed(
+        "evaluate", "one", "--attack", "transfer,square", "--source", "two", "--test-images", "10", "--json"
+    )
     assert code == 0, said
     printed = json.loads(said[said.index("[") :].removesuffix(" one"))
     assert {row["attack"] for row in printed[0]["attacked"]["attacks"]} == {"transfer", "square"}

@@ -12,7 +12,8 @@ from PIL import Image
 
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from torchcaps.cli.main import main
-from torchcaps.compare.own_images import MODELS, default_epochs, display_name, summarize_images
+from torchcaps.compare.own_images import MODELS, default_epochs, summarize_images
+from torchcaps.data.datasets.image_folder import display_name
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import models
 
@@ -44,7 +45,7 @@ def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None: 
     assert "imbalanced: &#x27;bright&#x27; has 40 training images" in page
     assert "broken.png cannot be read" in page
     settings = (tmp_path / "cmp" / "convnet-avg-filters-4-seed0" / "config.yaml").read_text(encoding="utf-8")
-    assert "data: images:photos,size=32,grey=0" in settings
+    assert f"data: images:{photos},size=32,grey=0" in settings.replace("\n  ", " "), "absolute"
     again = json.loads(run("compare", "convnet-avg:filters=4", "--images", "photos", *SMALL, "--json"))
     assert again["convnet-avg:filters=4"][0]["test_images"] == 12
 
@@ -122,7 +123,7 @@ def test_default_models(photos: Path) -> None:
     assert all(name.partition(":")[0] in models for name in MODELS)
     assert default_epochs(f"images:{photos},size=8,grey=0") == 40  # 48 pictures
     assert default_epochs("glyphs") == 5  # 6,000 images
-    assert display_name("images:a/b,size=8") == "a/b"
+    assert display_name("images:a/b,size=8") == "b"
     assert display_name("mnist") == "mnist"
     asked = summarize_images(f"images:{photos},size=16,seed=2")
     assert "16x16 pixels in color (as requested)" in asked.text

@@ -52,7 +52,7 @@ def test_a_trained_model_loses_accuracy_under_change() -> None:
 def test_images_changed_in_place_keep_their_size_and_shift_in_proportion() -> None:
     whole = load_dataset("glyphs", "test")
     assert isinstance(whole, TensorImages)
-    changed = change_digits(whole, seed=0, side=28)
+    changed = change_digits(whole, seed=0, size=(28, 28))
     assert changed.shape == (1, 28, 28)
     assert 5 < changed.factors["shift_x"].abs().max() <= 8 * 28 / 40
     assert torch.equal(changed.factors["rotation"], change_digits(whole, seed=0).factors["rotation"])

@@ -27,7 +27,7 @@ TRAINED = ["--steps", "2", "--epochs", "1", "--train-images", "64", "--test-imag
 ADDED = {
     "train": TRAINED,
     "compare": [*TRAINED, "--seeds", "1", "--no-robustness"],
-    "evaluate": ["--images", "8"],
+    "evaluate": ["--test-images", "8"],
     "explain": ["--only", "couplings"],
     "reproduce": ["--budget", "0s", "--jobs", "1"],
 }

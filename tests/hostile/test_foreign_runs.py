@@ -92,7 +92,7 @@ def test_numbers_outside_the_range_of_a_setting(run: RunFolder, key: str, value:
 @pytest.mark.parametrize(
     "change",
     [
-        {"image_shape": [1, 28, 10**6]},
+        {"image_shape": [1, 28, 10**9]},
         {"image_shape": [1, -28, -28]},
         {"image_shape": [1, 60_000, 60_000], "model": "convnet-avg", "options": {}},  # its weights fit any size
         {"model": "ar-capsnet", "options": {"layers": 10**9}},

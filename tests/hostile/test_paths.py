@@ -138,7 +138,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 WRITERS = {
     "explain": ["explain", "RUN", "0", "--only", "dead"],
-    "evaluation": ["evaluate", "RUN", "--on", "affnist", "--images", "4"],
+    "evaluation": ["evaluate", "RUN", "--on", "affnist", "--test-images", "4"],
     "checkpoints": ["train", "--resume", "RUN"],
     "tensorboard": ["train", "--resume", "RUN"],
 }

@@ -101,3 +101,18 @@ def test_mistakes_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for use in (lambda: torchcaps.from_pretrained("a/b"), lambda: torchcaps.push_to_hub(tmp_path, "a/b")):
         with pytest.raises(TorchcapsError, match=r"the Hub needs huggingface_hub: pip install 'torchcaps\[hub\]'"):
             use()
+
+
+def test_a_model_can_be_saved(tmp_path: Path) -> None:
+    model = torchcaps.create_model(
+        "capsnet", size="laptop", image_size=(30, 64), channels=3, classes=3, filters=4
+    ).eval()
+    torchcaps.save_pretrained(model, tmp_path / "saved")
+    again = torchcaps.from_pretrained(tmp_path / "saved")
+    images = torch.rand(2, 3, 30, 64)
+    assert torch.equal(again(images).scores, model(images).scores)
+    own = torchcaps.create_model(
+        "capsnet", size="laptop", image_size=64, channels=3, backbone=torch.nn.Conv2d(3, 4, 3, 2)
+    )
+    with pytest.raises(TorchcapsError, match="build it by name, and a backbone by name too"):
+        torchcaps.save_pretrained(own, tmp_path / "other")

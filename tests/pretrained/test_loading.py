@@ -53,8 +53,8 @@ def test_unknown_names_suggest_the_nearest() -> None:
         torchcaps.create_model("capsnet", pretrained="mnist-labtop")
     with pytest.raises(TorchcapsError, match="there are no pretrained weights for model 'lenet'"):
         torchcaps.create_model("lenet", pretrained="mnist-laptop")
-    with pytest.raises(TorchcapsError, match="determine all settings, got classes"):
-        torchcaps.create_model("capsnet", pretrained="mnist-laptop", classes=5)
+    with pytest.raises(TorchcapsError, match="determine all settings except for classes, got channels"):
+        torchcaps.create_model("capsnet", pretrained="mnist-laptop", channels=3)
 
 
 def test_a_fresh_model_needs_no_weights() -> None:

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from tests.helpers.synthetic_results import TEXT, made_spec, write_made
+from torchcaps.analysis.intervals import student_quantile
 from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.claims_text import cell_weights
-from torchcaps.reproduce.intervals import student_quantile
 from torchcaps.reproduce.results import gather_results
 from torchcaps.reproduce.spec import ClaimComparison, parse_spec
 from torchcaps.reproduce.verdicts import ClaimVerdict, examine_comparison, judge_claim

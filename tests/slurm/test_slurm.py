@@ -21,7 +21,7 @@ from tests.torture.scenarios import compare_runs
 from tests.torture.victims import Count
 from tests.train.measure_processes import CLOSE, difference, make
 from torchcaps.reproduce.results import find_results
-from torchcaps.train import RunFolder, change_devices, fit_run
+from torchcaps.train import RunFolder, change_settings, fit_run
 from torchcaps.train.checkpoint import read_progress
 
 pytestmark = [
@@ -192,6 +192,6 @@ def test_a_job_of_a_grid_is_put_back_and_goes_on(tmp_path: Path, order: tuple[st
 
 def test_more_machines_than_there_are(tmp_path: Path) -> None:
     run = make(tmp_path / "run", "capsnet")
-    change_devices(run, nodes=2)
+    change_settings(run, nodes=2)
     done = subprocess.run([PROGRAM, "train", "--resume", str(run.path)], capture_output=True, text=True, check=False)
     assert "srun --nodes 2 --ntasks-per-node 1" in done.stderr

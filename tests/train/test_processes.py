@@ -20,7 +20,7 @@ from tests.train import measure_processes
 from tests.train.measure_processes import CLOSE, difference, make, measure
 from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import Interrupted, RunFolder, change_devices, fit_run, processes, read_metrics, resolve
+from torchcaps.train import Interrupted, RunFolder, change_settings, fit_run, processes, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
 from torchcaps.train.distributed import World, find_world
 from torchcaps.train.sampler import batch_indices, shard_of
@@ -92,7 +92,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
     alone, moved = make(tmp_path / "alone", "capsnet"), make(tmp_path / "moved", "capsnet", devices=2, steps=6)
     fit_run(alone)
     assert fit_run(moved).step == 6
-    change_devices(moved, devices=1, steps=None)
+    change_settings(moved, devices=1, steps=None)
     assert fit_run(moved).step == 14
     gap = difference(alone, moved)
     print(f"six steps in two processes, eight in one: weights differ by at most {gap:.2e}")
@@ -139,7 +139,7 @@ def test_when_one_is_killed_the_other_stops_and_the_run_goes_on(
     assert time.monotonic() - killed_at < 2 * processes.GRACE_PERIOD
     reached = read_progress(run.last).step
     assert reached >= 3
-    change_devices(run, devices=1, steps=reached + 2)
+    change_settings(run, devices=1, steps=reached + 2)
     assert fit_run(run).step == reached + 2
 
 

@@ -17,7 +17,7 @@ import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
 from torchcaps.kernels import autotune
-from torchcaps.train import Interrupted, RunFolder, change_devices, fit_run, new_run, read_metrics, resolve
+from torchcaps.train import Interrupted, RunFolder, change_settings, fit_run, new_run, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
 
 pytestmark = pytest.mark.process
@@ -124,7 +124,7 @@ def stop_after(run: RunFolder, steps: int) -> None:
 def test_a_checkpoint_beyond_the_last_step_ends_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = make(tmp_path / "run", "tiny")
     stop_after(run, 5)
-    change_devices(run, steps=4)
+    change_settings(run, steps=4)
     assert fit_run(run, should_stop=lambda: True).step == 5
     assert "at step 5, past the 4 steps" in caplog.text
     assert run.best.is_file()
@@ -151,7 +151,7 @@ def test_settings_of_a_run_under_way_stay_as_they_are(tmp_path: Path) -> None:
 
     def move() -> bool:
         with pytest.raises(TorchcapsError, match="is being trained by another process"):
-            change_devices(run, device="auto")
+            change_settings(run, device="auto")
         return True
 
     with pytest.raises(Interrupted):
@@ -235,3 +235,19 @@ def test_a_damaged_record_of_forms_is_made_anew(tmp_path: Path, content: str) ->
     run.environment_file.write_text(content, encoding="utf-8")
     assert fit_run(run).step == 2 * PER_EPOCH
     assert read_json(run.environment_file)["training"]["convolutions"] == {}
+
+
+def test_a_finished_run_is_extended(tmp_path: Path) -> None:
+    from torchcaps.train.run_folder import check_extension
+
+    settings = {"model": "lenet", "data": "glyphs", "train_images": 40, "batch_size": 10, "device": "cpu"}
+    run = new_run(resolve(**settings, epochs=1), tmp_path / "run")
+    fit_run(run)
+    check_extension(run, epochs=2)
+    change_settings(run, epochs=2)
+    assert fit_run(run).step == 8
+    with pytest.raises(TorchcapsError, match="has 2 epochs: it can be extended, not shortened"):
+        check_extension(run, epochs=1)
+    cycle = new_run(resolve(**settings, schedule="one-cycle:0.01:0.1"), tmp_path / "cycle")
+    with pytest.raises(TorchcapsError, match="depends on the length of the training, so the run cannot be extended"):
+        check_extension(cycle, epochs=9)

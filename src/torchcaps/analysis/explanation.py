@@ -71,7 +71,7 @@ def images_for_model(model: Model, images: ImageSet, indices: Tensor) -> Batch:
             f"the model expects images {model.image_shape} (channels, height, width), but the dataset has "
             f"{tuple(batch.images.shape[1:])}: choose a dataset with images of the expected size"
         )
-    cropped = center_crop(batch.images, height) if batch.images.shape[2] > height else batch.images
+    cropped = center_crop(batch.images, (height, width))
     return Batch(cropped, batch.labels)
 
 

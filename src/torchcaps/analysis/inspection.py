@@ -128,7 +128,8 @@ def primary_centers(model: Model, grid: tuple[int, int]) -> tuple[Tensor, Tensor
     """Return the receptive field centers of the rows and columns of the primary capsules, in pixels.
 
     Each convolution below them multiplies the step of the grid by its stride and moves the first center by half its
-    kernel minus its padding. A model without convolutions in ``features`` and ``primary`` gets an even grid.
+    kernel minus its padding. A model without convolutions in ``features`` and ``primary`` gets an even grid, and so do
+    the feature maps of a backbone.
     """
     stages = [getattr(model, name, None) for name in ("features", "primary")]
     convolutions = [
@@ -140,7 +141,9 @@ def primary_centers(model: Model, grid: tuple[int, int]) -> tuple[Tensor, Tensor
     ]
     centers = []
     for axis in (0, 1):
-        start, step = 0.5, 1.0
+        below = getattr(model.backbone, "feature_shape", model.image_shape)[1 + axis]
+        step = model.image_shape[1 + axis] / below
+        start = step / 2
         for convolution in convolutions:
             kernel, padding = convolution.kernel_size[axis], convolution.padding
             pad = padding[axis] if isinstance(padding, tuple) else (kernel - 1) / 2  # "same"

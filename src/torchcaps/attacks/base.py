@@ -95,6 +95,11 @@ class Attack(ABC):
         if epsilon is None:
             raise TorchcapsError(f"{type(self).__name__} needs an epsilon: give it to the attack or to the call")
         check_images(images, labels, epsilon, bounds)
+        if self.norm.name == "linf" and epsilon > bounds[1] - bounds[0]:
+            raise TorchcapsError(
+                f"epsilon must be at most {bounds[1] - bounds[0]:g}, the range of the pixels, got {epsilon:g}: for "
+                "pixels in [0, 1], write 8/255 instead of 8"
+            )
         classifier = as_classifier(model, images[:1], bounds, preprocessing)
         check_model(classifier, images, labels)
         device = model_device(classifier, images)

@@ -22,8 +22,9 @@ def compare_command(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Model names, see 'torchcaps models'; with options: 'capsnet:routing=uniform'.  [default with "
-            "--images: four models that train in minutes]",
+            help="Model names, see 'torchcaps models'; with settings of the model or its training: "
+            "'capsnet:routing=dynamic,routing_options.iterations=2,learning_rate=0.002'.  [default with --images: four "
+            "models that train in minutes]",
             autocompletion=complete("model"),
         ),
     ] = None,
@@ -36,6 +37,7 @@ def compare_command(
     test_images: o.TestImages = None,
     batch_size: o.BatchSize = None,
     augmentation: o.Augmentation = None,
+    balance: o.Balance = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds per model.", min=1)] = 1,
     match: Annotated[
         str | None,
@@ -61,8 +63,9 @@ def compare_command(
     data = o.dataset_name(data, images)
     flags = {key: value for key, value in locals().items() if key not in NOT_SETTINGS}
     from torchcaps.compare import ComparisonRun, run_comparison, write_report
-    from torchcaps.compare.own_images import MODELS, default_epochs, display_name, is_own_images
-    from torchcaps.compare.table import COLUMNS, SUSPECT_MARK, robustness_columns, table_cells
+    from torchcaps.compare.own_images import MODELS, default_epochs, is_own_images
+    from torchcaps.compare.table import COLUMNS, SUSPECT_MARK, difference_sentences, robustness_columns, table_cells
+    from torchcaps.data.datasets.image_folder import display_name
     from torchcaps.evaluate.viewpoint import check_viewpoints
     from torchcaps.files import file_name
     from torchcaps.train import resolve, training_splits
@@ -83,14 +86,16 @@ def compare_command(
     entries = []
     for label in models:
         name, _, text = label.partition(":")
-        options = {**settings.get("options", {}), **dict(map(o.parse_option, filter(None, text.split(","))))}
-        configs = [resolve(**settings | {"model": name, "options": options, "seed": seed}) for seed in range(seeds)]
+        own, options = o.parse_settings(name, text)
+        own |= {"model": name, "options": o.merge_nested(settings.get("options", {}), options)}
+        configs = [resolve(**settings | own | {"seed": seed}) for seed in range(seeds)]
         configs[0].check_model()  # errors in the settings or the data should come before a directory is created
         entries += [ComparisonRun(label, config) for config in configs]
     first = entries[0].config
+    o.show_backbone(first, quiet=json)
     training_splits(first)
     path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{file_name(display_name(first.data))}"
-    o.write_contact_sheet(first.data, path / "pictures.png", quiet=json)
+    o.write_contact_sheet(first, path / "pictures.png", quiet=json)
     with console.resumable(f"the same command with --out {path}"):
         comparison = run_comparison(
             entries,
@@ -110,6 +115,8 @@ def compare_command(
         if chosen:
             titles = ("model", *(column.title for column in chosen))
             console.print_table(heading, titles, rows, numbers=len(chosen))
+    for sentence in difference_sentences(comparison.results):
+        console.out.print(sentence, soft_wrap=True)
     if any(SUSPECT_MARK in cell for row in rows for cell in row):
         console.out.print(f"{SUSPECT_MARK} a sanity check failed; see the report")
     console.out.print(f"Report: {report}")

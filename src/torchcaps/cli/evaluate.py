@@ -1,9 +1,9 @@
-"""torchcaps evaluate, explain, predict and export: commands for trained runs"""
+"""torchcaps evaluate and explain: commands for trained runs"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +11,16 @@ from torchcaps.cli import console
 from torchcaps.cli.options import AsJson, Plugin, complete, complete_list, complete_run, split_names
 from torchcaps.errors import TorchcapsError
 
+if TYPE_CHECKING:
+    from torchcaps.data import ImageSet
+    from torchcaps.train import RunFolder
+
 
 def evaluate_command(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Run directories, or names from 'torchcaps weights'.", autocompletion=complete_run),
+    ],
     on: Annotated[
         str | None,
         typer.Option(
@@ -33,27 +40,57 @@ def evaluate_command(
         typer.Option(help="Comma-separated list of perturbation sizes in [0, 1].  [default: standard values]"),
     ] = None,
     norm: Annotated[str, typer.Option(help="Norm of the perturbation, 'linf' or 'l2'.")] = "linf",
-    images: Annotated[int, typer.Option(help="Number of images of each test set.", min=1)] = 500,
+    images: Annotated[
+        str | None,
+        typer.Option(help="A folder of labeled images to evaluate on: one subfolder per class, or a CSV file."),
+    ] = None,
+    test_images: Annotated[int, typer.Option(help="Images of each test set of --on and --attack.", min=1)] = 500,
     logits: Annotated[
         str, typer.Option(help="Logits that attacks use: 'strongest', 'logits', 'log-odds', 'atanh' or 'scores'.")
     ] = "strongest",
     source: Annotated[
-        Path | None, typer.Option(help="Source run for the 'transfer' attack and for comparing gradients.")
+        Path | None,
+        typer.Option(
+            help="Source run for the 'transfer' attack and for comparing gradients; with --detect, the plain network "
+            "whose confidence is the baseline."
+        ),
     ] = None,
+    detect: Annotated[
+        bool,
+        typer.Option(
+            "--detect",
+            help="Measure how well reconstruction tells test images from other data, noise and adversarial images.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Directory for the results of all runs.  [default: RUN/evaluation for each run]")
     ] = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
-    """Measure test accuracy, or robustness with --on and --attack."""
-    from torchcaps.train import open_run
+    """Measure test accuracy, or robustness with --on and --attack.
 
-    folders = [open_run(path) for path in runs]
+    With --images FOLDER: accuracy, precision and recall of each class, calibration, and the worst mistakes on your own
+    labeled images.
+    """
+    from torchcaps.pretrained.loading import open_trained, output_folder
+
+    folders = [open_trained(name) for name in runs]
+    if images:
+        if on or attack or epsilon or source:
+            raise TorchcapsError("--images evaluates on a folder of images: leave out --on, --attack and their options")
+        _evaluate_folders(folders, images, out, json)
+        return
+    if detect:
+        if on or attack:
+            raise TorchcapsError("--detect is a measurement of its own: leave out --on and --attack")
+        sizes = _numbers(epsilon) if epsilon else (None,)
+        _detect(folders, sizes[0], source, test_images, out, json)
+        return
     if not on and not attack:
         if epsilon or source or out:
             raise TorchcapsError("--epsilon, --source and --out apply to robustness tests: also pass --on or --attack")
-        _evaluate_clean(runs, json)
+        _evaluate_clean(folders, json)
         return
     from torchcaps.evaluate import Request, evaluate_robustness, save_evaluation
 
@@ -62,12 +99,12 @@ def evaluate_command(
         attack=tuple(split_names(attack)),
         epsilons=_numbers(epsilon) if epsilon else None,
         norm=norm,
-        images=images,
+        images=test_images,
         logits=logits,
         source=source,
     )
     targets = [
-        out or run.output("evaluation") for run in folders
+        out or output_folder(run, "evaluation") for run in folders
     ]  # a directory that cannot be used is refused before anything is computed
     evaluations = []
     for run in folders:
@@ -88,25 +125,124 @@ def evaluate_command(
         console.out.print(f"Written: {path}", soft_wrap=True)
 
 
-def _evaluate_clean(runs: list[Path], json: bool) -> None:
+def _evaluate_clean(runs: list[RunFolder], json: bool) -> None:
+    from torchcaps.data.datasets.image_folder import display_name
     from torchcaps.evaluate import evaluate_run
-    from torchcaps.train import open_run
+    from torchcaps.evaluate.clean import evaluate_weights
+    from torchcaps.pretrained.loading import ROOT
 
-    results = [evaluate_run(open_run(path)) for path in runs]
+    results = [evaluate_weights(run) if run.path.parent == ROOT else evaluate_run(run) for run in runs]
     if json:
         console.print_json(results)
         return
     rows = [
         (
-            str(path),
+            run.path.name if run.path.parent == ROOT else str(run.path),
             result["model"],
-            result["data"],
-            f"{result['validation_accuracy']:.2%}",
+            display_name(result["data"]),
+            f"{result['validation_accuracy']:.2%}" if "validation_accuracy" in result else "",
             f"{result['test_accuracy']:.2%}",
         )
-        for path, result in zip(runs, results, strict=True)
+        for run, result in zip(runs, results, strict=True)
     ]
     console.print_table("Evaluation", ("run", "model", "data", "validation", "test"), rows, numbers=2)
+
+
+def _detect(
+    runs: list[RunFolder], epsilon: float | None, source: Path | None, images: int, out: Path | None, json: bool
+) -> None:
+    from torchcaps.environment import describe_environment
+    from torchcaps.evaluate.clean import test_images
+    from torchcaps.evaluate.detection import default_sources, measure_detection
+    from torchcaps.files import file_name, write_json
+    from torchcaps.pretrained.loading import open_trained, output_folder
+    from torchcaps.train import load
+
+    results = []
+    for run in runs:
+        config, model = run.config(), load(run.path)
+        run.check_dataset()
+        found = measure_detection(
+            model,
+            test_images(config),
+            default_sources(config.data, model.image_shape),
+            images_used=images,
+            epsilon=epsilon,
+            baseline=load(open_trained(source).path) if source else None,
+        )
+        about = {"run": str(run.path), "baseline": str(source) if source else None}
+        folder = out / file_name(run.path.name) if out else output_folder(run, "evaluation")
+        target = folder / "detection.json"
+        write_json(target, about | found | {"environment": describe_environment()})
+        results.append(about | found)
+        if not json:
+            _print_detection(results[-1])
+            console.out.print(f"Written: {target}", soft_wrap=True)
+    if json:
+        console.print_json(results)
+
+
+def _print_detection(found: dict[str, Any]) -> None:
+    def number(value: float | None, form: str = ".3f") -> str:
+        return "" if value is None else f"{value:{form}}"
+
+    rows = [
+        (
+            row["images"],
+            number(row["success"], ".1%"),
+            number(row["reconstruction"]),
+            number(row["confidence"]),
+            *([number(row["baseline_confidence"])] if found["baseline"] else []),
+            number(row["undetected"], ".1%"),
+        )
+        for row in found["rows"]
+    ]
+    columns = ("images", "success", "reconstruction", "confidence", *(["baseline"] if found["baseline"] else []))
+    console.print_table("Detection: AUROC, 0.5 is chance", (*columns, "undetected"), rows, numbers=len(columns))
+    console.out.print(
+        f"{found['test_images']} images of each kind. 'success': images that an attack turns from correct to wrong. "
+        f"'undetected': of all images, at {found['false_alarms']:.0%} false alarms. 'confidence': detection by the "
+        "model's own largest probability" + (", 'baseline' by that of the source." if found["baseline"] else "."),
+        soft_wrap=True,
+    )
+
+
+def _evaluate_folders(runs: list[RunFolder], images: str, out: Path | None, json: bool) -> None:
+    if images.isdecimal() and not Path(images).exists():
+        raise TorchcapsError(f"--images names a folder of images; for a number of images, use --test-images {images}")
+    from torchcaps.evaluate import evaluate_folder
+    from torchcaps.files import file_name
+    from torchcaps.pretrained.loading import output_folder
+
+    several = len(runs) > 1
+    results = []
+    for run in runs:
+        own = out / file_name(run.path.name) if out and several else out
+        target = own or output_folder(run, "evaluation")
+        result = evaluate_folder(run, Path(images), target)
+        results.append(result)
+        if not json:
+            _print_folder(result, target)
+    if json:
+        console.print_json(results)
+
+
+def _print_folder(result: dict[str, Any], target: Path) -> None:
+    def share(value: float | None) -> str:
+        return "" if value is None else f"{value:.1%}"
+
+    rows = [
+        (row["class"], str(row["images"]), share(row["precision"]), share(row["recall"])) for row in result["classes"]
+    ]
+    console.print_table(result["run"], ("class", "images", "precision", "recall"), rows, numbers=3)
+    note = " (the test images of the folder that it was trained on)" if result["held_out_by_the_run"] else ""
+    console.out.print(
+        f"Accuracy {result['accuracy']:.2%} on {result['images']:,} images{note}, expected calibration error "
+        f"{result['calibration']['expected_calibration_error']:.1%}, {len(result['mistakes'])} mistakes.",
+        soft_wrap=True,
+    )
+    for name in ("images.json", "images.png", *(["mistakes.png"] if result["mistakes"] else [])):
+        console.out.print(f"Written: {target / name}", soft_wrap=True)
 
 
 def _print_robustness(evaluations: list[dict[str, Any]], norm: str) -> None:
@@ -130,7 +266,10 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 
 def explain_command(
-    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    run: Annotated[
+        str,
+        typer.Argument(help="Run directory, or a name from 'torchcaps weights'.", autocompletion=complete_run),
+    ],
     image: Annotated[
         str | None, typer.Argument(help="Image file, or index of a test image.  [default: one image per class]")
     ] = None,
@@ -142,32 +281,33 @@ def explain_command(
         str | None,
         typer.Option(help="Use test images of this dataset.  [default: the run's]", autocompletion=complete("dataset")),
     ] = None,
+    images: Annotated[
+        str | None, typer.Option(help="Use this folder of labeled images instead.  [default: the run's]")
+    ] = None,
     decoder: Annotated[Path | None, typer.Option(help="Also reconstruct with the decoder of this run.")] = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
     """Visualize capsules, couplings and votes of a trained model."""
     from torchcaps.analysis.explain import explain as explain_model
-    from torchcaps.data import load_dataset
     from torchcaps.models import models
-    from torchcaps.train import load, open_run
+    from torchcaps.pretrained.loading import open_trained, output_folder
+    from torchcaps.train import load
 
-    opened = open_run(run)
-    folder = out or opened.output("explain")
-    config = opened.config()
-    if data is None:
-        opened.check_dataset()
-    title = f"{config.model} on {data or config.data}"
+    opened = open_trained(run)
+    folder = out or output_folder(opened, "explain")
+    shown, name = _explained_images(opened, data, images)
+    title = f"{opened.config().model} on {name}"
     report = explain_model(
-        load(run),
-        load_dataset(data or config.data, "test"),
+        load(opened.path),
+        shown,
         folder,
         picture=image,
         only=split_names(only),
         other=load(decoder) if decoder else None,
         title=title,
         run=str(run),
-        paper=models.get(config.model).paper,
+        paper=models.get(opened.config().model).paper,
     )
     if json:
         console.print_json(report)
@@ -186,69 +326,23 @@ def explain_command(
     console.out.print(f"Page: {folder / 'index.html'}")
 
 
-MOST_ROWS = 40  # in the printed table; --csv has all
+def _explained_images(run: RunFolder, data: str | None, images: str | None) -> tuple[ImageSet, str]:
+    """The images to explain, and their name. If the run's own images are gone, those that the run keeps."""
+    from torchcaps.data import load_dataset
+    from torchcaps.data.datasets.image_folder import display_name, own_folder
+    from torchcaps.evaluate.folder import open_folder
+    from torchcaps.train.run_images import read_samples
 
-
-def predict_command(
-    run: Annotated[
-        str,
-        typer.Argument(help="Run directory, or a name from 'torchcaps weights'.", autocompletion=complete_run),
-    ],
-    pictures: Annotated[Path, typer.Argument(help="Image file, or folder of images.")],
-    top: Annotated[int, typer.Option(help="Number of classes to show per image.", min=1)] = 3,
-    csv: Annotated[Path | None, typer.Option(help="Also write all probabilities to this CSV file.")] = None,
-    least_sure: Annotated[
-        Path, typer.Option(help="PNG file for the least confident predictions, if there are several images.")
-    ] = Path("least-sure.png"),
-    plugin: Plugin = None,
-    json: AsJson = False,
-) -> None:
-    """Classify image files and print probabilities.
-
-    Files that cannot be read are reported and skipped.
-    """
-    from torchcaps.prediction import draw_least_confident, predict, write_csv
-    from torchcaps.pretrained.loading import load_trained
-
-    model = load_trained(run).model
-    found = predict(model, pictures)
-    for problem in found.broken.values():
-        console.warn(problem)
-    drawn = draw_least_confident(model, found, least_sure) if len(found.answers) > 1 else 0
-    if csv:
-        write_csv(found, csv)
-    if json:
-        console.print_json(found.as_json())
-        return
-    count = min(top, len(found.class_names))
-    rows = [
-        (str(each.path), *(f"{name}: {share:.1%}" for name, share in found.top(each, count)))
-        for each in found.answers[:MOST_ROWS]
-    ]
-    ranks = ("prediction", "second", "third", *(f"{rank}th" for rank in range(4, count + 1)))[:count]
-    console.print_table(run, ("image", *ranks), rows)
-    if len(found.answers) > MOST_ROWS:
-        console.out.print(f"... and {len(found.answers) - MOST_ROWS} more; use --csv FILE or --json to get all.")
-    if drawn:
-        console.out.print(f"Least confident predictions ({drawn}): {least_sure}", soft_wrap=True)
-    if csv:
-        console.out.print(f"All probabilities: {csv}", soft_wrap=True)
-
-
-def export_command(
-    source: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, or a name from 'torchcaps weights'.")],
-    to: Annotated[str, typer.Option(help="Format: 'onnx', or 'torch' for torch.export.")] = "onnx",
-    out: Annotated[
-        Path | None, typer.Option(help="Output file.  [default: model.onnx in the run directory, or NAME.onnx here]")
-    ] = None,
-    plugin: Plugin = None,
-) -> None:
-    """Export a trained model to ONNX or torch.export."""
-    from torchcaps.export import export_model
-
-    written = export_model(source, out, to=to)
-    console.out.print(f"Written: {written.path}", soft_wrap=True)
-    expected = written.details["preprocessing"]
-    console.out.print(
-        f"Largest difference from PyTorch's answers: {written.difference:.0e}. Input: {expected}.", soft_wrap=True
-    )
+    if data and images:
+        raise TorchcapsError(f"--data {data} and --images {images} both name images: use only one of them")
+    if images:
+        return open_folder(run, Path(images))[0], Path(images).name
+    if data:
+        return load_dataset(data, "test"), data
+    name = run.config().data
+    folder, kept = own_folder(name), read_samples(run)
+    if folder is not None and not folder.exists() and kept is not None:
+        console.warn(f"{folder} does not exist: using the {len(kept)} test images that the run keeps")
+        return kept, display_name(name)
+    run.check_dataset()
+    return load_dataset(name, "test"), display_name(name)

@@ -11,12 +11,33 @@ from torchcaps.cli import console
 from torchcaps.cli.options import AsJson, Plugin, complete
 
 
-def models_command(plugin: Plugin = None, json: AsJson = False) -> None:
-    """List models with their parameter counts.
+def models_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Show all settings of this model with default and meaning.  [default: list all models]",
+            autocompletion=complete("model"),
+        ),
+    ] = None,
+    plugin: Plugin = None,
+    json: AsJson = False,
+) -> None:
+    """List models with their parameter counts, or the settings of one.
 
     Parameters are counted in both sizes, for the paper's image shape and ten classes.
     """
-    from torchcaps.models.registry import model_rows
+    from torchcaps.models.registry import model_rows, setting_rows
+
+    if name is not None:
+        found = setting_rows(name)
+        if json:
+            console.print_json([asdict(row) for row in found])
+            return
+        for row in found:
+            laptop = f"; laptop: {row.laptop}" if row.laptop is not None else ""
+            console.out.print(f"{row.name}  [default: {row.default}{laptop}]", soft_wrap=True)
+            console.out.print(f"    {row.meaning}", soft_wrap=True)
+        return
 
     rows = model_rows()
     if json:
@@ -54,10 +75,10 @@ def routings_command(plugin: Plugin = None, json: AsJson = False) -> None:
 
 
 def components_command(plugin: Plugin = None, json: AsJson = False) -> None:
-    """List transforms, nonlinearities, losses and optimizers."""
+    """List transforms, nonlinearities, losses, optimizers and schedules."""
     from torchcaps.layers import nonlinearities, transforms
     from torchcaps.losses import losses
-    from torchcaps.train.optimizers import optimizers
+    from torchcaps.train.optimizers import SCHEDULES, optimizers
 
     rows = [
         {
@@ -69,6 +90,7 @@ def components_command(plugin: Plugin = None, json: AsJson = False) -> None:
         for registry in (transforms, nonlinearities, losses, optimizers)
         for record in registry
     ]
+    rows += [{"kind": "schedule", "name": name, "paper": "", "description": text} for name, text in SCHEDULES.items()]
     if json:
         console.print_json(rows)
         return

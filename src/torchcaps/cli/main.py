@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from torchcaps import __version__
-from torchcaps.cli import console, evaluate, listings, reproduce, serve
+from torchcaps.cli import console, evaluate, listings, predict, reproduce, serve
 from torchcaps.cli.bench import bench_app
 from torchcaps.cli.compare import compare_command
 from torchcaps.cli.data import data_app, datasets_command
@@ -43,10 +43,10 @@ def root(
 app.command("train")(train_command)
 app.command("tune-rate")(tune_rate_command)
 app.command("evaluate")(evaluate.evaluate_command)
-app.command("predict")(evaluate.predict_command)
+app.command("predict")(predict.predict_command)
 app.command("compare")(compare_command)
 app.command("explain")(evaluate.explain_command)
-app.command("export")(evaluate.export_command)
+app.command("export")(predict.export_command)
 app.command("demo")(serve.demo_command)
 app.command("serve")(serve.serve_command)
 app.command("reproduce")(reproduce.reproduce_command)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from torchcaps import __version__
 from torchcaps.cli import console
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
+
+if TYPE_CHECKING:
+    from torchcaps.train import RunConfig
 
 SOURCE = Path(__file__).parents[1]
 PACKAGES = ("attacks", "data", "data/datasets", "models", "pretrained", "reproduce/specs", "routing")  # that register
@@ -112,7 +115,12 @@ LearningRate = Annotated[float | None, typer.Option(help="Learning rate.  [defau
 ClipNorm = Annotated[float | None, typer.Option(help="Clip the norm of the gradient.  [default: no]")]
 Seed = Annotated[int | None, typer.Option(help="Random seed.  [default: 0]")]
 Augmentation = Annotated[
-    str | None, typer.Option(help="Augmentation, e.g. 'shift=2'; '' for none.  [default: the dataset's]")
+    str | None,
+    typer.Option(
+        "--augment",
+        "--augmentation",
+        help="'light', 'strong', 'none', or transforms such as 'shift=2,rotate=10'.  [default: the dataset's]",
+    ),
 ]
 Device = Annotated[str | None, typer.Option(help="'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'.  [default: auto]")]
 Precision = Annotated[str | None, typer.Option(help="'auto', '32-true', 'bf16-mixed' or '16-mixed'.  [default: auto]")]
@@ -166,8 +174,8 @@ def merge_settings(config: Path | None, options: list[str] | None, flags: dict[s
 
     settings = read_settings(config) if config else {}
     settings |= {key: value for key, value in flags.items() if value is not None}
-    if options:
-        settings["options"] = {**settings.get("options", {}), **dict(map(parse_option, options))}
+    for option in options or ():
+        settings["options"] = merge_nested(settings.get("options", {}), nested(*parse_option(option)))
     return settings
 
 
@@ -176,6 +184,73 @@ def dataset_name(data: str | None, images: str | None) -> str | None:
     if data and images:
         raise TorchcapsError(f"--data {data} and --images {images} both name a dataset: use only one of them")
     return f"images:{images}" if images else data
+
+
+def sized_like(data: str, image_shape: tuple[int, int, int]) -> str:
+    """The name of a dataset; a user's own images get this image shape, unless their size was given."""
+    from torchcaps.data.datasets.image_folder import own_folder, parse_name
+
+    channels, height, width = image_shape
+    if own_folder(data) is None or channels not in (1, 3):
+        return data
+    chosen = parse_name(data.partition(":")[2])[1]
+    size = "" if "size" in chosen else f",size={height}x{width}" if height != width else f",size={height}"
+    return data + size + ("" if "grey" in chosen else f",grey={int(channels == 1)}")
+
+
+def nested(name: str, value: Any) -> dict[str, Any]:
+    """A setting with dots in its name as nested dictionaries.
+
+    >>> nested("routing_options.iterations", 3)
+    {'routing_options': {'iterations': 3}}
+    """
+    first, dot, rest = name.partition(".")
+    return {first: nested(rest, value) if dot else value}
+
+
+def merge_nested(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Both dictionaries; where both have a dictionary under a name, both of these, otherwise the second value."""
+    merged = dict(first)
+    for name, value in second.items():
+        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
+        merged[name] = merge_nested(merged[name], value) if both else value
+    return merged
+
+
+# Settings of a training that may differ between the models of a comparison.
+OWN_SETTINGS = (
+    "loss",
+    "optimizer",
+    "learning_rate",
+    "schedule",
+    "batch_size",
+    "clip_norm",
+    "weight_decay",
+    "reconstruction_weight",
+    "margin_pace",
+    "balance",
+)
+
+
+def parse_settings(model: str, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of the training and of the model, from NAME=VALUE,NAME=VALUE; commas in brackets do not separate."""
+    import re
+
+    from torchcaps.errors import unknown_name
+    from torchcaps.models.registry import BACKBONE_SETTINGS, models
+
+    known = [*models.get(model).settings(), *BACKBONE_SETTINGS]
+    training: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for part in filter(None, re.split(r",(?![^\[\](){}]*[\])}])", text)):
+        name, value = parse_option(part)
+        if name.partition(".")[0] in known:
+            options = merge_nested(options, nested(name, value))
+        elif name in OWN_SETTINGS:
+            training[name] = value
+        else:
+            raise unknown_name(f"setting of {model}", name, [*known, *OWN_SETTINGS])
+    return training, options
 
 
 def parse_option(option: str) -> tuple[str, Any]:
@@ -202,8 +277,27 @@ def describe_own_images(data: str, *, quiet: bool) -> None:
         console.warn(warning)
 
 
-def write_contact_sheet(data: str, target: Path, *, quiet: bool) -> None:
-    """Draw a user's own images as the network will see them; nothing for a known dataset."""
+def show_backbone(config: RunConfig, *, quiet: bool) -> None:
+    """Print how large images are reduced, if they are."""
+    from torchcaps.models.backbone import describe_backbone
+
+    text = describe_backbone(str(config.options.get("backbone", "none")), config.image_shape)
+    if text and not quiet:
+        console.out.print(f"Backbone {text}. Change it with --set backbone=none, strided or residual.", soft_wrap=True)
+
+
+Balance = Annotated[
+    str | None,
+    typer.Option(
+        help="For classes of different sizes: 'weights' weighs the loss by class, 'sample' shows all classes equally "
+        "often.  [default: neither]"
+    ),
+]
+
+
+def write_contact_sheet(config: RunConfig, target: Path, *, quiet: bool) -> None:
+    """Draw a user's own images as the network will see them, and as they are in training; otherwise nothing."""
+    data = config.data
     from torchcaps.compare.own_images import is_own_images, preview_sheet
     from torchcaps.files import atomic_path
 
@@ -213,3 +307,9 @@ def write_contact_sheet(data: str, target: Path, *, quiet: bool) -> None:
         preview_sheet(data).save(temporary, format="PNG")
     if not quiet:
         console.out.print(f"Contact sheet of the network's input: {target}", soft_wrap=True)
+    if config.augmentation:
+        augmented = target.with_name("augmented.png")
+        with atomic_path(augmented) as temporary:
+            preview_sheet(data, config.augmentation).save(temporary, format="PNG")
+        if not quiet:
+            console.out.print(f"The same images augmented as in training: {augmented}", soft_wrap=True)

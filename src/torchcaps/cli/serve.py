@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.options import Plugin
+from torchcaps.cli.options import Plugin, complete_run
 from torchcaps.errors import TorchcapsError, install_command
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-Runs = Annotated[list[Path] | None, typer.Argument(help="Run directories.  [default: shipped networks]")]
+Runs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Run directories, or names from 'torchcaps weights'.  [default: shipped networks]",
+        autocompletion=complete_run,
+    ),
+]
 Host = Annotated[str, typer.Option(help="Address to listen on; the default is reachable from this machine only.")]
 Port = Annotated[int, typer.Option(help="Port; 0 picks a free one.", min=0, max=65535)]
 Images = Annotated[
@@ -81,7 +87,7 @@ def demo_command(
 
 
 def create_service(
-    runs: list[Path] | None,
+    runs: list[str] | None,
     host: str,
     port: int,
     *,

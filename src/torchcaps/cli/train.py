@@ -14,8 +14,8 @@ from torchcaps.cli.options import complete
 from torchcaps.errors import TorchcapsError
 
 # Parameters that are not settings of the run.
-NOT_SETTINGS = ("images", "options", "plugin", "config", "runs", "out", "resume", "json")
-CHANGEABLE = ("device", "devices", "nodes", "strategy")  # settings that a resumed run may change
+NOT_SETTINGS = ("images", "options", "plugin", "config", "runs", "out", "resume", "start_from", "json")
+CHANGEABLE = ("device", "devices", "nodes", "strategy", "epochs", "steps")  # settings that a resumed run may change
 
 
 def train_command(
@@ -44,6 +44,7 @@ def train_command(
     clip_norm: o.ClipNorm = None,
     weight_decay: Annotated[float | None, typer.Option(help="Weight decay.  [default: the optimizer's]")] = None,
     augmentation: o.Augmentation = None,
+    balance: o.Balance = None,
     seed: o.Seed = None,
     save_minutes: Annotated[float | None, typer.Option(help="Minutes between checkpoints.  [default: 1]")] = None,
     device: o.Device = None,
@@ -57,6 +58,16 @@ def train_command(
     runs: Annotated[Path, typer.Option(help="Parent directory of new runs.")] = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="Run directory.  [default: a new one in --runs]")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this directory.")] = None,
+    start_from: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Fine-tune: start with the weights of this run, or a name from 'torchcaps weights'. Model, size and "
+            "options are the same by default; the class capsules start anew.",
+            autocompletion=o.complete_run,
+        ),
+    ] = None,
     json: o.AsJson = False,
 ) -> None:
     """Train a model and evaluate its best checkpoint.
@@ -67,36 +78,59 @@ def train_command(
     data = o.dataset_name(data, images)
     flags = {key: value for key, value in locals().items() if key not in NOT_SETTINGS}
     from torchcaps.train import (
-        change_devices,
+        change_settings,
         fit_run,
         is_main_process,
+        move_images,
         new_run,
         new_run_path,
         open_run,
         resolve,
         training_splits,
     )
+    from torchcaps.train.run_folder import check_extension
 
     if resume:
-        given = {key: value for key, value in flags.items() if value is not None}
+        given = {key: value for key, value in flags.items() if value is not None and not (images and key == "data")}
         fixed = [f"--{key.replace('_', '-')}" for key in given if key not in CHANGEABLE]
         if fixed or config or options:
             raise TorchcapsError(
                 f"a resumed run keeps its settings: leave out {', '.join(fixed) or '--config and --set'}"
             )
-        run, splits = change_devices(open_run(resume), **given), None
+        opened = move_images(open_run(resume), Path(images)) if images else open_run(resume)
+        if {"epochs", "steps"} & given.keys():
+            check_extension(opened, **{key: given[key] for key in ("epochs", "steps") if key in given})
+        run, splits = change_settings(opened, **given), None
     else:
-        settings = resolve(**o.merge_settings(config, options, flags))
+        merged = o.merge_settings(config, options, flags)
+        source = None
+        if start_from:
+            from torchcaps.pretrained.loading import load_trained
+            from torchcaps.pretrained.transfer import settings_like
+
+            source = load_trained(start_from)
+            same = settings_like(source)
+            merged = same | merged | {"options": same["options"] | merged.get("options", {}), "start_from": source.name}
+            merged["data"] = o.sized_like(merged.get("data", "mnist"), source.config.image_shape)
+        settings = resolve(**merged)
         o.describe_own_images(settings.data, quiet=json)
         settings.check_model()  # errors in the settings or the data should come before a directory is created
+        o.show_backbone(settings, quiet=json)
         splits = training_splits(settings)
         run = new_run(settings, out or new_run_path(runs, settings))
+        if source is not None:
+            from torchcaps.pretrained.transfer import start_from as write_initial
+
+            said = write_initial(run, source).describe(source.name)
+            if not json:
+                console.out.print(f"Fine-tuning: {said}.", soft_wrap=True)
         if is_main_process():
-            o.write_contact_sheet(settings.data, run.output("pictures.png"), quiet=json)
+            o.write_contact_sheet(settings, run.output("pictures.png"), quiet=json)
     with console.resumable(f"torchcaps train --resume {run.path}"):
         fit_run(run, splits=splits)
     if not is_main_process():
         return
+    from torchcaps.data.datasets.image_folder import display_name
     from torchcaps.evaluate import evaluate_run
 
     result = evaluate_run(run)
@@ -110,7 +144,9 @@ def train_command(
         ("validation accuracy", f"{result['validation_accuracy']:.2%}"),
         (f"test accuracy ({result['test_images']:,} images)", f"{result['test_accuracy']:.2%}"),
     ]
-    console.print_table(f"{result['model']} ({result['size']}) on {result['data']}", ("", ""), rows, numbers=1)
+    console.print_table(
+        f"{result['model']} ({result['size']}) on {display_name(result['data'])}", ("", ""), rows, numbers=1
+    )
     console.out.print(f"Run: {run.path}")
 
 

@@ -14,7 +14,7 @@ from torchcaps.analysis.perturbation import reconstruction_change
 from torchcaps.analysis.style import COLORS, THEMES, Theme, as_rgb, figure_style, figure_text, new_figure
 from torchcaps.compare.job import ComparisonResults
 from torchcaps.data import ImageSet
-from torchcaps.evaluate.figures import Results, affine_chart, attack_curves, overlap_sheet
+from torchcaps.evaluate.figures import Results, affine_chart, attack_curves, overlap_sheet, plot_confusion
 from torchcaps.evaluate.overlap import has_conditional_decoder
 from torchcaps.html import ThemedFigure, data_url
 from torchcaps.models import Model
@@ -95,22 +95,6 @@ def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> 
 
     first = next(iter(results.values()))
     return render_figure("Confusion matrices", f"{first['test_images']:,} test images, seed {first['seed']}.", plot)
-
-
-def plot_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: Theme) -> None:
-    """Plot one confusion matrix: true classes in rows, predicted ones in columns."""
-    errors = counts * (1 - np.eye(len(counts), dtype=int))
-    axes.imshow(errors, cmap=theme["cmap"], alpha=0.85)
-    peak, size = max(1, errors.max()), max(6, min(10, 60 // len(counts)))  # 6 points for ten classes
-    for row, column in zip(*np.nonzero(counts), strict=True):
-        strength = errors[row, column] / peak
-        on_dark = strength > 0.55 if theme is THEMES["light"] else strength < 0.6
-        color = "white" if on_dark else "#1c2430"
-        axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=size, color=color)
-    axes.set(xlabel="predicted", ylabel="true")
-    names = [figure_text(name) for name in classes]
-    axes.set_xticks(range(len(classes)), names, rotation=0 if max(map(len, classes)) < 3 else 60)
-    axes.set_yticks(range(len(classes)), names)
 
 
 def reconstructions(name: str, model: Model, images: ImageSet, count: int = 10) -> ThemedFigure:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.compare.table import REQUIRED_FIELDS, quick_robustness
+from torchcaps.data.datasets.image_folder import own_folder
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.evaluate.clean import reached_target, stop_like_baseline
 from torchcaps.files import file_lock, file_name, write_json
-from torchcaps.train import RunConfig, RunFolder, fit_run, is_free, new_run, open_run
+from torchcaps.train import RunConfig, RunFolder, fit_run, is_free, move_images, new_run, open_run
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ def _open_or_make(entry: ComparisonRun, parent: Path) -> RunFolder:
     if is_free(path):
         return new_run(entry.config, path)
     run = open_run(path)
+    if (folder := own_folder(entry.config.data)) and own_folder(run.config().data) != folder:
+        run = move_images(run, folder)
     run.check_dataset()
     if run.config() != entry.config:
         raise TorchcapsError(f"{path} holds a run with other settings: choose another --out, or remove the directory")

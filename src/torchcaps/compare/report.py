@@ -13,8 +13,9 @@ from torchcaps.compare.figures import (
     robustness_figures,
 )
 from torchcaps.compare.job import ComparisonResults
-from torchcaps.compare.own_images import display_name, is_own_images, summarize_images
-from torchcaps.compare.table import COLUMNS, robustness_columns, table_cells
+from torchcaps.compare.own_images import is_own_images, summarize_images
+from torchcaps.compare.table import COLUMNS, best_model, difference_sentences, robustness_columns, table_cells
+from torchcaps.data.datasets.image_folder import display_name
 from torchcaps.evaluate.clean import reached_target, test_images
 from torchcaps.files import write_text
 from torchcaps.html import ThemedFigure, html_cell, html_figure, html_footer, html_page, html_table
@@ -82,8 +83,7 @@ def _own_images_section(data: str) -> str:
 
 
 def _table(comparison: ComparisonResults) -> str:
-    fair = [name for name, results in comparison.results.items() if reached_target(results)]
-    best = max(fair, key=lambda name: sum(r["validation_accuracy"] for r in comparison.results[name]), default=None)
+    best = best_model(comparison.results)
     chosen = [*COLUMNS, *robustness_columns(list(comparison.results.values()))]
     nbsp = ",\N{NO-BREAK SPACE}"  # keeps a unit on the same line
     head = [
@@ -93,4 +93,5 @@ def _table(comparison: ComparisonResults) -> str:
         [html_cell(name, css_class="best" if name == best else ""), *map(html_cell, table_cells(chosen, results))]
         for name, results in comparison.results.items()
     ]
-    return html_table(head, rows)
+    said = "".join(f"<p>{html.escape(each)}</p>\n" for each in difference_sentences(comparison.results))
+    return f"{html_table(head, rows)}\n{said}"

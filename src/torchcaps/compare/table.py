@@ -6,12 +6,13 @@ The tests take seconds per model, enough to see large differences. To add a colu
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from torchcaps.analysis.intervals import Interval, mean_interval, paired_interval
 from torchcaps.attacks import attacks
 from torchcaps.data import datasets
 from torchcaps.evaluate import Request, evaluate_robustness
@@ -150,10 +151,52 @@ class Column:
 
 
 def percent(values: Iterable[float]) -> str:
-    """Format the mean in percent, with the standard deviation over seeds if there are several."""
+    """Format the mean in percent; after ± half of its 95 % interval over seeds, if there are several."""
     shares = [100 * value for value in values]
     text = f"{statistics.fmean(shares):.2f}"
-    return f"{text} ± {statistics.stdev(shares):.2f}" if len(shares) > 1 else text
+    return f"{text} ± {mean_interval(shares).half_width:.2f}" if len(shares) > 1 else text
+
+
+def differences(results: Mapping[str, Results], key: str = "test_accuracy") -> dict[str, Interval]:
+    """Return the 95 % interval of each model's difference from the first one, in percentage points, paired by seed.
+
+    Models that missed the target accuracy are left out; with a single seed there are no intervals.
+    """
+    (_, baseline), *others = results.items()
+    if len(baseline) < 2 or not reached_target(baseline):
+        return {}
+    return {
+        name: paired_interval((1, -1), [[100 * result[key] for result in runs] for runs in (each, baseline)])
+        for name, each in others
+        if reached_target(each)
+    }
+
+
+def difference_sentences(results: Mapping[str, Results]) -> list[str]:
+    """Say for each model whether it is better than the first one, and by how much."""
+    first, seeds = next(iter(results)), len(next(iter(results.values())))
+    if len(results) < 2:
+        return []
+    if seeds < 2:
+        return ["One seed does not tell which model is better: use --seeds 3 or more."]
+    sentences = []
+    for name, found in differences(results).items():
+        verdict = "better" if found.low > 0 else "worse" if found.high < 0 else "no difference can be told"
+        sentences.append(
+            f"{name} minus {first}: {found.center:+.2f} ± {found.half_width:.2f} percentage points of test accuracy, "
+            f"{verdict}."
+        )
+    return [*sentences, f"± is half of a 95 % interval over {seeds} seeds; differences are paired by seed."]
+
+
+def best_model(results: Mapping[str, Results]) -> str | None:
+    """Return the model that is better than every other on validation images; None if that cannot be told."""
+    for name, own in results.items():
+        others = {other: each for other, each in results.items() if other != name}
+        found = differences({name: own} | others, "validation_accuracy")
+        if others and len(found) == len(others) and all(each.high < 0 for each in found.values()):
+            return name
+    return None
 
 
 def robustness_columns(results: Sequence[Results]) -> list[Column]:

@@ -74,15 +74,15 @@ def crop(images: Tensor, pixels: float, draws: Draws) -> Tensor:
     """Crop a square of ``pixels`` x ``pixels`` from each image at a random position."""
     size = int(pixels)
     height, width = images.shape[2:]
-    check_fits(size, height, width)
+    check_fits((size, size), height, width)
     rows, columns = draws.whole(0, height - size, columns=1), draws.whole(0, width - size, columns=1)
     return place(images, -torch.cat([rows, columns], dim=1).to(images.device), (size, size))
 
 
-def check_fits(size: int, height: int, width: int) -> None:
-    """Raise an error if the crop does not fit into the image."""
-    if not 0 < size <= min(height, width):
-        raise TorchcapsError(f"cannot crop {size}x{size} pixels out of {height}x{width}: choose a smaller crop")
+def check_fits(size: tuple[int, int], height: int, width: int) -> None:
+    """Raise an error if a crop of these rows and columns does not fit into the image."""
+    if not (0 < size[0] <= height and 0 < size[1] <= width):
+        raise TorchcapsError(f"cannot crop {size[0]}x{size[1]} pixels out of {height}x{width}: choose a smaller crop")
 
 
 def flip(images: Tensor, chance: float, draws: Draws) -> Tensor:
@@ -177,11 +177,27 @@ class Augmentation:
         return torch.stack([factor, offset], 1)
 
 
+PRESETS = {
+    "none": "",
+    "light": "shift={shift},flip=0.5",
+    "strong": "rotate=15,scale=0.2,shift={shift},flip=0.5,brightness=0.2,contrast=0.3",
+}
+
+
+def expand_preset(text: str, side: int) -> str:
+    """Return the augmentation behind a name for images of this size; any other text is returned unchanged.
+
+    >>> expand_preset("light", 128), expand_preset("none", 28), expand_preset("rotate=5", 28)
+    ('shift=6,flip=0.5', '', 'rotate=5')
+    """
+    return PRESETS[text].format(shift=max(2, round(side / 20))) if text in PRESETS else text
+
+
 def parse(part: str) -> tuple[str, float]:
     """Parse and check one ``name=amount``."""
     name, _, text = part.partition("=")
     if name not in (*MATRICES, *CHANGES, *JITTER):
-        raise unknown_name("augmentation", name, [*MATRICES, *CHANGES, *JITTER])
+        raise unknown_name("augmentation", name, [*MATRICES, *CHANGES, *JITTER, *PRESETS])
     try:
         amount = float(text)
     except ValueError:
@@ -204,17 +220,18 @@ def own_generator(seed: int, name: str) -> Generator:
 DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-def center_crop(images: Tensor, size: int) -> Tensor:
-    """Crop the center of each image. (B, C, H, W) to (B, C, size, size)."""
+def center_crop(images: Tensor, size: int | tuple[int, int]) -> Tensor:
+    """Crop the center of each image: (B, C, H, W) to (B, C, size, size), or to rows and columns."""
     return offset_crop(images, size, 0, 0)
 
 
-def offset_crop(images: Tensor, size: int, down: int, right: int) -> Tensor:
-    """Crop a square at an offset from the center, in pixels. (B, C, H, W) to (B, C, size, size)."""
+def offset_crop(images: Tensor, size: int | tuple[int, int], down: int, right: int) -> Tensor:
+    """Crop at an offset from the center, in pixels: (B, C, H, W) to (B, C, size, size), or to rows and columns."""
     height, width = images.shape[2:]
-    check_fits(size + 2 * max(abs(down), abs(right)), height, width)
-    top, left = (height - size) // 2 + down, (width - size) // 2 + right
-    return images[:, :, top : top + size, left : left + size]
+    rows, columns = (size, size) if isinstance(size, int) else size
+    check_fits((rows + 2 * abs(down), columns + 2 * abs(right)), height, width)
+    top, left = (height - rows) // 2 + down, (width - columns) // 2 + right
+    return images[:, :, top : top + rows, left : left + columns]
 
 
 def thirteen_crops(images: Tensor, size: int) -> Tensor:

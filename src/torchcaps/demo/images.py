@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.data.base import as_floats
-from torchcaps.data.io.pictures import UnreadableError, decode_square
+from torchcaps.data.io.pictures import UnreadableError, decode_picture
 from torchcaps.data.transforms import place, rotation, scaling, shearing, warp
 from torchcaps.demo.schemas import AffineTransform, EncodedImages, ImageRequest
 from torchcaps.errors import TorchcapsError
@@ -22,42 +22,42 @@ MAX_PIXELS = 16_000_000  # a phone photo; takes about a quarter of a second to d
 
 def read_request_image(request: ImageRequest, shape: tuple[int, int, int]) -> Tensor:
     """Return the image of a request with its transform applied: (C, H, W) in [0, 1], of the given shape."""
-    channels, side, _ = shape
+    channels, height, width = shape
     given = request.image
-    image = decode_image(given, side) if isinstance(given, str) else read_channels(given)
+    image = decode_image(given, (height, width)) if isinstance(given, str) else read_channels(given)
+    rows, columns = image.shape[1:]
+    if rows != columns and (rows, columns) != (height, width):
+        raise TorchcapsError(f"an image must be square, or {height}x{width}, got {rows} rows of {columns} pixels")
     if len(image) not in (1, channels):
         image = image.mean(0, keepdim=True)  # color image, gray model
     image = image.unsqueeze(0)
-    if image.shape[2] != side:
-        margin = (side - image.shape[2]) // 2  # negative if the image is cropped
-        image = place(image, torch.tensor([[margin, margin]]), (side, side))
-    image = image.expand(1, channels, side, side)
+    if (rows, columns) != (height, width):  # margins are negative if the image is cropped
+        image = place(image, torch.tensor([[(height - rows) // 2, (width - columns) // 2]]), (height, width))
+    image = image.expand(1, channels, height, width)
     if request.transform is not None:
         image = apply_transform(image, request.transform)
     return image.squeeze(0).clamp(0, 1)
 
 
 def read_channels(numbers: list[list[float]] | list[list[list[float]]]) -> Tensor:
-    """Convert nested lists to (C, H, W). Raises an error if the image is not square."""
+    """Convert nested lists to (C, H, W)."""
     try:
         array = np.asarray(numbers, dtype=np.float32)
     except ValueError as error:
         raise TorchcapsError("the rows of an image must all have the same length") from error
     if array.ndim == 2:
         array = array[None]
-    if array.shape[1] != array.shape[2]:
-        raise TorchcapsError(f"an image must be square, got {array.shape[1]} rows of {array.shape[2]} pixels")
     return torch.from_numpy(array)
 
 
-def decode_image(text: str, side: int) -> Tensor:
-    """Decode a base64-encoded image file and resize its largest centered square: (3, side, side) in [0, 1]."""
+def decode_image(text: str, size: tuple[int, int]) -> Tensor:
+    """Decode a base64-encoded image file and resize its center to rows and columns: (3, H, W) in [0, 1]."""
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise TorchcapsError("an image given as a string must be a base64-encoded image file") from error
     try:
-        found = decode_square(content, size=side, grey=False, formats=FORMATS, most_pixels=MAX_PIXELS)
+        found = decode_picture(content, size=size, grey=False, formats=FORMATS, most_pixels=MAX_PIXELS)
     except UnreadableError as error:  # the message of the decoder does not help the client
         raise TorchcapsError("the image cannot be read: send a complete PNG, JPEG, GIF, WebP or BMP file") from error
     except TorchcapsError as error:

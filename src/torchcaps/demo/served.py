@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from torchcaps.analysis.perturbation import RANGES, default_range
-from torchcaps.data import datasets, load_dataset
+from torchcaps.data import TensorImages, datasets, load_dataset
 from torchcaps.data.base import as_floats
 from torchcaps.data.datasets.image_folder import FAMILY, parse_name
 from torchcaps.demo.images import encode_images
@@ -22,8 +22,9 @@ from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import FastInference, Model, models
 from torchcaps.pretrained import Card, list_pretrained, load_samples
-from torchcaps.pretrained.loading import ROOT, load_pretrained
-from torchcaps.train import RunConfig, RunFolder, load, open_run
+from torchcaps.pretrained.loading import ROOT, load_pretrained, open_trained
+from torchcaps.train import RunConfig, RunFolder, load
+from torchcaps.train.run_images import ErrorReference, read_error_reference, read_samples
 
 SAMPLES = 40
 
@@ -37,6 +38,8 @@ class ServedModel:
     config: RunConfig
     test_accuracy: float | None = None
     may_read_images: bool = False  # whether the folder of images in its configuration may be read
+    kept: TensorImages | None = None  # test images in the run directory
+    errors: ErrorReference | None = None  # reconstruction errors of validation images
 
     @cached_property
     def predict(self) -> FastInference:
@@ -80,6 +83,8 @@ class ServedModel:
         shipped = load_samples(self.config.data)
         if shipped is not None:
             images, labels = as_floats(shipped.images), shipped.labels
+        elif self.kept is not None:
+            images, labels = as_floats(self.kept.images), self.kept.labels
         elif self.config.data not in datasets and not self.may_read_images:
             raise TorchcapsError(
                 f"the test images of '{self.name}' are not shown: if it was trained on your own images, start the "
@@ -108,14 +113,14 @@ def load_pretrained_models() -> list[ServedModel]:
     return [_open_card(card) for card in cards]
 
 
-def load_run_models(paths: list[Path], images: Iterable[Path] = ()) -> list[ServedModel]:
-    """Load the models of run directories, each named after its directory.
+def load_run_models(paths: Sequence[str | Path], images: Iterable[Path] = ()) -> list[ServedModel]:
+    """Load the models of run directories, each named after its directory, or pretrained models by name.
 
     Args:
-        paths: run directories, possibly made by someone else.
+        paths: run directories, possibly made by someone else, or names of pretrained weights.
         images: image folders or CSV files that may be shown as test images of the runs that were trained on them.
     """
-    runs = [open_run(path) for path in paths]
+    runs = [open_trained(path) for path in paths]
     names = [re.sub(r"[^A-Za-z0-9._-]", "-", run.path.resolve().name)[-100:] for run in runs]
     for name in names:
         if names.count(name) > 1:
@@ -139,9 +144,12 @@ def _image_source(config: RunConfig) -> Path | None:
 
 
 def _open_card(card: Card) -> ServedModel:
-    return ServedModel(card.name, load_pretrained(card), RunFolder(ROOT / card.name).config(), card.test_accuracy)
+    folder = RunFolder(ROOT / card.name)
+    errors = read_error_reference(folder)
+    return ServedModel(card.name, load_pretrained(card), folder.config(), card.test_accuracy, errors=errors)
 
 
 def _open_run(run: RunFolder, name: str, *, may_read_images: bool) -> ServedModel:
     accuracy = run.result().get("test_accuracy") if run.result_file.is_file() else None
-    return ServedModel(name, load(run.path), run.config(), accuracy, may_read_images)
+    kept, errors = read_samples(run), read_error_reference(run)
+    return ServedModel(name, load(run.path), run.config(), accuracy, may_read_images, kept, errors)

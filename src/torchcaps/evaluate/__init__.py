@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from torchcaps.evaluate.adversarial import attack_model, fast_gradient_curves
     from torchcaps.evaluate.affine import measure_affine
     from torchcaps.evaluate.clean import evaluate_run
+    from torchcaps.evaluate.detection import measure_detection
+    from torchcaps.evaluate.folder import evaluate_folder
     from torchcaps.evaluate.overlap import measure_overlap
     from torchcaps.evaluate.report import save_evaluation
     from torchcaps.evaluate.robustness import Request, evaluate_robustness, protocols
@@ -18,10 +20,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Request",
     "attack_model",
+    "evaluate_folder",
     "evaluate_robustness",
     "evaluate_run",
     "fast_gradient_curves",
     "measure_affine",
+    "measure_detection",
     "measure_overlap",
     "measure_viewpoints",
     "protocols",
@@ -35,6 +39,8 @@ __getattr__, __dir__ = lazy_exports(
         "adversarial": ("attack_model", "fast_gradient_curves"),
         "affine": ("measure_affine",),
         "clean": ("evaluate_run",),
+        "detection": ("measure_detection",),
+        "folder": ("evaluate_folder",),
         "overlap": ("measure_overlap",),
         "report": ("save_evaluation",),
         "robustness": ("Request", "evaluate_robustness", "protocols"),

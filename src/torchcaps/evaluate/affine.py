@@ -60,9 +60,9 @@ def affine_sets(model: Model, data: str, images_used: int | None, variant: str |
     if variant:
         raise TorchcapsError(f"{variant} is for models trained on digits on 40x40, not on {data}: train on mnist-40")
     upright = first_images(model, load_dataset(data, "test"), images_used)
-    side = model.image_shape[1]
-    about = f"{side}x{side} test images of {data} changed in place, by gu2021's ranges with shifts in proportion"
-    return AffineSets("affine in place", about, upright, change_digits(upright, seed=0, side=side))
+    height, width = model.image_shape[1:]
+    about = f"{height}x{width} test images of {data} changed in place, by gu2021's ranges with shifts in proportion"
+    return AffineSets("affine in place", about, upright, change_digits(upright, seed=0, size=(height, width)))
 
 
 def measure_affine(model: Model, sets: AffineSets, *, steps: int = STEPS) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def affine_curves(model: Model, upright: TensorImages, *, steps: int = STEPS) ->
     curves = {}
     with progress_bar("affine change", len(FACTORS) * len(upright)) as advance:
         for factor in FACTORS:
-            values = [round(each, 4) for each in sweep_values(factor, model.image_shape[1], steps)]
+            values = [round(each, 4) for each in sweep_values(factor, min(model.image_shape[1:]), steps)]
             right = [0] * steps
             for part in chunks(len(upright), BATCH):
                 moved = affine_sweep(as_floats(upright.images[part]), factor, values)  # (B, S, C, H, W)

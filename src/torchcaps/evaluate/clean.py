@@ -9,12 +9,22 @@ import torch
 from torch import Tensor
 
 from torchcaps.data import ImageSet, Subset, TensorImages, datasets, load_dataset, thirteen_crops
+from torchcaps.data.datasets.image_folder import own_folder
 from torchcaps.data.transforms import place
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json
 from torchcaps.models import Model
-from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, read_validation_metrics, resolve
+from torchcaps.train import (
+    RunConfig,
+    RunFolder,
+    evaluate_accuracy,
+    load,
+    read_validation_metrics,
+    resolve,
+    training_splits,
+)
+from torchcaps.train.run_images import write_error_reference, write_samples
 
 
 def test_images(config: RunConfig) -> ImageSet:
@@ -62,7 +72,27 @@ def evaluate_run(run: RunFolder) -> dict[str, Any]:
         "environment": describe_environment(),
     }
     write_json(run.output(run.result_file.name), result)
+    if own_folder(config.data) is not None:
+        write_samples(run, images)
+    write_error_reference(run, model, training_splits(config)[1])
     return result
+
+
+def evaluate_weights(run: RunFolder) -> dict[str, Any]:
+    """Test weights without a training record, such as shipped ones; nothing is written."""
+    config, model = run.config(), load(run.path)
+    run.check_dataset()
+    measured = evaluate_accuracy(model, test_images(config))
+    return {
+        "model": config.model,
+        "size": config.size,
+        "data": config.data,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "test_accuracy": measured.accuracy,
+        "test_images": measured.images,
+        "confusion": measured.confusion.tolist(),
+        "environment": describe_environment(),
+    }
 
 
 def stop_at_accuracy(config: RunConfig, accuracy: float, on: str = "validation") -> RunConfig:
@@ -95,18 +125,19 @@ def check_digits(model: Model, data: str, what: str) -> None:
         raise TorchcapsError(f"{what} need a model trained on MNIST digits, got one trained on {data}")
 
 
-def center_on_canvas(images: Tensor, side: int) -> Tensor:
-    """Center images on a black square of this side, cropping what is larger.
+def center_on_canvas(images: Tensor, size: int | tuple[int, int]) -> Tensor:
+    """Center images on a black canvas, cropping what is larger.
 
-    Shapes: (..., C, H, W) to (..., C, side, side).
+    Shapes: (..., C, H, W) to (..., C, size, size), or to rows and columns.
 
     >>> center_on_canvas(torch.ones(1, 1, 2, 2), 4)[0, 0].tolist()[1]
     [0.0, 1.0, 1.0, 0.0]
     """
     height, width = images.shape[-2:]
     flat = images.flatten(0, -4)
-    offset = torch.tensor([(side - height) // 2, (side - width) // 2]).expand(len(flat), 2)
-    return place(flat, offset, (side, side)).view(*images.shape[:-2], side, side)
+    rows, columns = (size, size) if isinstance(size, int) else size
+    offset = torch.tensor([(rows - height) // 2, (columns - width) // 2]).expand(len(flat), 2)
+    return place(flat, offset, (rows, columns)).view(*images.shape[:-2], rows, columns)
 
 
 def first_images(model: Model, images: ImageSet, count: int | None) -> TensorImages:
@@ -114,5 +145,5 @@ def first_images(model: Model, images: ImageSet, count: int | None) -> TensorIma
     batch = images.batch(torch.arange(len(images) if count is None else min(count, len(images))))
     if batch.labels.ndim != 1:
         raise TorchcapsError(f"this test needs one label per image, got {batch.labels.shape[1]}")
-    pixels = center_on_canvas(batch.images, model.image_shape[1]).mul(255).round().to(torch.uint8)
+    pixels = center_on_canvas(batch.images, model.image_shape[1:]).mul(255).round().to(torch.uint8)
     return TensorImages(pixels, batch.labels, images.class_names, batch.factors)

@@ -6,11 +6,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 
 from torchcaps.analysis.figures import image_sheet
-from torchcaps.analysis.style import COLORS, figure_text, hide_axes, tile_images
+from torchcaps.analysis.style import COLORS, THEMES, Theme, figure_text, hide_axes, tile_images
 from torchcaps.attacks import attacks
 from torchcaps.data.base import as_floats
 from torchcaps.evaluate.acgan import GanSettings, generate
@@ -179,3 +180,36 @@ def acgan_sheet(settings: GanSettings, epochs: int) -> Figure:
     drawn = [generate(settings.folder(), epoch, 10) for epoch in range(1, epochs + 1)]
     images = torch.stack([as_floats(each.images) for each in drawn])  # (epochs, 10, 1, 28, 28)
     return image_sheet(images, [f"epoch {epoch}" for epoch in range(1, epochs + 1)], drawn[0].class_names)
+
+
+def plot_confusion(axes: Any, counts: Any, classes: tuple[str, ...], theme: Theme) -> None:
+    """Plot one confusion matrix: true classes in rows, predicted ones in columns."""
+    errors = counts * (1 - np.eye(len(counts), dtype=int))
+    axes.imshow(errors, cmap=theme["cmap"], alpha=0.85)
+    peak, size = max(1, errors.max()), max(6, min(10, 60 // len(counts)))  # 6 points for ten classes
+    for row, column in zip(*np.nonzero(counts), strict=True):
+        strength = errors[row, column] / peak
+        on_dark = strength > 0.55 if theme is THEMES["light"] else strength < 0.6
+        color = "white" if on_dark else "#1c2430"
+        axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=size, color=color)
+    axes.set(xlabel="predicted", ylabel="true")
+    names = [figure_text(name) for name in classes]
+    axes.set_xticks(range(len(classes)), names, rotation=0 if max(map(len, classes)) < 3 else 60)
+    axes.set_yticks(range(len(classes)), names)
+
+
+def plot_calibration(axes: Any, found: dict[str, Any]) -> None:
+    """Plot accuracy against confidence in bins; a calibrated model is on the diagonal.
+
+    Args:
+        found: result of :func:`torchcaps.evaluate.folder.calibration`.
+    """
+    bins = [each for each in found["bins"] if each["images"]]
+    axes.plot([0, 100], [0, 100], "--", color="gray", linewidth=1)
+    axes.plot([100 * each["confidence"] for each in bins], [100 * each["accuracy"] for each in bins], "o-")
+    for each in bins:
+        place = (100 * each["confidence"], 100 * each["accuracy"])
+        axes.annotate(str(each["images"]), place, xytext=(4, -10), textcoords="offset points", fontsize=8)
+    axes.set(xlabel="confidence, %", ylabel="accuracy, %", xlim=(0, 103), ylim=(-3, 103))
+    axes.set_title(f"expected calibration error {found['expected_calibration_error']:.1%}", fontsize=10)
+    axes.grid(alpha=0.6)

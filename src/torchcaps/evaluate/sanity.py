@@ -76,7 +76,7 @@ def _gradients(model: Model, view: LogitsView, images: Tensor, labels: Tensor) -
     with torch.enable_grad():
         at_input = model.preprocess(pixels)
         at_input = at_input if at_input.requires_grad else at_input.requires_grad_()
-        loss = F.cross_entropy(view.read(model.classify(at_input)), labels, reduction="sum")
+        loss = F.cross_entropy(view.read(model.classify(model.backbone(at_input))), labels, reduction="sum")
         found = torch.autograd.grad(loss, [pixels, at_input], allow_unused=True) if loss.requires_grad else (None, None)
     # None where the loss does not depend on it: the gradient is zero.
     by_pixels, by_input = (torch.zeros_like(images) if each is None else each.nan_to_num(0, 0, 0) for each in found)

@@ -13,6 +13,7 @@ from torchcaps.layers.primary import (
     NormalizedPrimaryCapsules,
     PrimaryCapsules,
     Standardize,
+    StridedStem,
 )
 from torchcaps.layers.resnet import BasicBlock, ResNet, feature_shape
 from torchcaps.layers.transform import (
@@ -49,6 +50,7 @@ __all__ = [
     "ResNet",
     "SharedTransform",
     "Standardize",
+    "StridedStem",
     "Transform",
     "TransformRecord",
     "TypeBatchNorm",

@@ -29,7 +29,7 @@ class ConvTransform(Transform):
         parents: parent types.
         child_pose, parent_pose: (p, q), a pose as p rows of q elements, row-major. ``right`` keeps p and has q x q'
             weights per pair; ``left`` keeps q and has p' x p. (1, D) is a vector with a full D x D' matrix.
-        kernel: K.
+        kernel: K, or (rows, columns) for a kernel that is not square.
         stride: at most K, so that every child is in a receptive field.
         multiply: ``right`` or ``left``, the side of the pose on which W is multiplied.
         spread: standard deviation of the initial W; None preserves the scale of the poses.
@@ -51,22 +51,25 @@ class ConvTransform(Transform):
         *,
         child_pose: PoseShape = (4, 4),
         parent_pose: PoseShape = (4, 4),
-        kernel: int,
+        kernel: int | tuple[int, int],
         stride: int = 1,
         multiply: str = "right",
         spread: float | None = None,
         start: str = "random",
     ) -> None:
-        if not 1 <= stride <= kernel <= min(child_grid):
+        window = (kernel, kernel) if isinstance(kernel, int) else kernel
+        fits = all(stride <= length <= side for length, side in zip(window, child_grid, strict=True))
+        if not (stride >= 1 and fits):
             raise TorchcapsError(
                 f"a kernel of {kernel} with stride {stride} does not fit {child_grid[0]}x{child_grid[1]} capsules: "
                 "choose 1 <= stride <= kernel <= side of the grid"
             )
-        grid = ((child_grid[0] - kernel) // stride + 1, (child_grid[1] - kernel) // stride + 1)
-        height, width = (stride * (side - 1) + kernel for side in grid)  # the others are in no receptive field
+        grid = ((child_grid[0] - window[0]) // stride + 1, (child_grid[1] - window[1]) // stride + 1)
+        # Children beyond these rows and columns are in no receptive field.
+        height, width = (stride * (side - 1) + length for side, length in zip(grid, window, strict=True))
         numbers = torch.arange(height * width * types).view(1, height, width, types)
-        super().__init__(_windows(numbers, kernel, stride).squeeze(0))
-        slots = kernel * kernel * types
+        super().__init__(_windows(numbers, window, stride).squeeze(0))
+        slots = window[0] * window[1] * types
         size = parent_pose[0] * parent_pose[1]
         self.shape = LayerShape(
             grid[0] * grid[1],
@@ -76,12 +79,12 @@ class ConvTransform(Transform):
             distinct=height * width * types,
             child_size=child_pose[0] * child_pose[1],
         )
-        self.grid, self.kernel, self.stride = grid, kernel, stride
+        self.grid, self.kernel, self.window, self.stride = grid, kernel, window, stride
         self.child_pose, self.parent_pose, self.multiply = child_pose, parent_pose, multiply
         self.weight = matrix_weight(slots, parents, child_pose, parent_pose, multiply, spread, start)
 
     def gather(self, values: Tensor) -> Tensor:
-        return _windows(values, self.kernel, self.stride)
+        return _windows(values, self.window, self.stride)
 
     def forward(self, capsules: Capsules) -> Tensor:
         return matrix_votes(self.gather(capsules.pose), self.weight, self.child_pose, self.parent_pose, self.multiply)
@@ -89,7 +92,7 @@ class ConvTransform(Transform):
     def factors(self, capsules: Capsules) -> VoteFactors | None:
         if self.multiply != "right" or self.child_index is None:
             return None
-        height, width = (self.stride * (side - 1) + self.kernel for side in self.grid)
+        height, width = (self.stride * (side - 1) + length for side, length in zip(self.grid, self.window, strict=True))
         poses = capsules.pose[:, :height, :width].flatten(1, 3).unflatten(2, self.child_pose)
         active = None if capsules.activation is None else capsules.activation[:, :height, :width].flatten(1, 3)
         slots = torch.arange(self.shape.children)
@@ -102,9 +105,9 @@ class ConvTransform(Transform):
         return f"weight={tuple(self.weight.shape)}, kernel={self.kernel}, stride={self.stride}, grid={self.grid}"
 
 
-def _windows(values: Tensor, kernel: int, stride: int) -> Tensor:
+def _windows(values: Tensor, window: tuple[int, int], stride: int) -> Tensor:
     """Extract all K x K windows: (B, H, W, N, ...) to (B, P, K*K*N, ...)."""
-    windows = values.unfold(1, kernel, stride).unfold(2, kernel, stride)  # (B, h, w, N, ..., K, K)
+    windows = values.unfold(1, window[0], stride).unfold(2, window[1], stride)  # (B, h, w, N, ..., K, K)
     return windows.movedim((-2, -1), (3, 4)).flatten(3, 5).flatten(1, 2)
 
 
@@ -116,7 +119,7 @@ class ChannelConvTransform(Transform):
         types: child types.
         parents: parent types.
         child_size, parent_size: size of a pose.
-        kernel, stride, padding: of the convolution.
+        kernel, stride, padding: of the convolution; the kernel is a number, or (rows, columns).
 
     Shapes: pose (B, H, W, types, child_size) to votes (B, P, types, parents, parent_size).
 
@@ -133,23 +136,27 @@ class ChannelConvTransform(Transform):
         child_size: int,
         parent_size: int,
         *,
-        kernel: int,
+        kernel: int | tuple[int, int],
         stride: int = 1,
         padding: int = 0,
     ) -> None:
         super().__init__()
-        height, width = ((side + 2 * padding - kernel) // stride + 1 for side in child_grid)
+        rows, columns = (kernel, kernel) if isinstance(kernel, int) else kernel
+        height, width = (
+            (side + 2 * padding - length) // stride + 1
+            for side, length in zip(child_grid, (rows, columns), strict=True)
+        )
         if min(height, width) < 1:
             raise TorchcapsError(
-                f"a {kernel}x{kernel} convolution with padding {padding} does not fit {child_grid[0]}x{child_grid[1]} "
+                f"a {rows}x{columns} convolution with padding {padding} does not fit {child_grid[0]}x{child_grid[1]} "
                 "capsules: use a larger image or fewer capsule layers"
             )
         self.grid, self.shape = (height, width), LayerShape(height * width, types, parents, parent_size)
         self.stride, self.padding = stride, padding
-        self.whole = child_grid == (kernel, kernel) and padding == 0
+        self.whole = child_grid == (rows, columns) and padding == 0
         # Glorot initialization per pair, the default of the authors' framework.
-        bound = (6 / (kernel**2 * (child_size + parent_size))) ** 0.5
-        weight = torch.empty(types * parents * parent_size, child_size, kernel, kernel)
+        bound = (6 / (rows * columns * (child_size + parent_size))) ** 0.5
+        weight = torch.empty(types * parents * parent_size, child_size, rows, columns)
         self.weight = nn.Parameter(nn.init.uniform_(weight, -bound, bound))
         self.bias = nn.Parameter(torch.zeros(types * parents * parent_size))
 

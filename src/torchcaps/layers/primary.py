@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from torchcaps.functional import safe_norm
 from torchcaps.kernels.autotune import Case, spectral_is_chosen, worth_measuring
@@ -49,6 +50,39 @@ class MeanImage(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return images - self.mean
+
+
+class StridedStem(nn.Module):
+    """An overlapping strided convolution with batch normalization, which reduces large images to square feature maps.
+
+    The stride of each axis is chosen so that the feature maps have about the wanted size; bilinear interpolation does
+    the rest.
+
+    Args:
+        image_shape: channels, height, width.
+        channels: channels of the feature maps.
+        size: height and width of the feature maps.
+
+    Shapes: (B, C, H, W) to (B, channels, size, size).
+
+    >>> stem = StridedStem((3, 128, 96), 8, 28)
+    >>> stem(torch.zeros(2, 3, 128, 96)).shape, stem.conv.stride
+    (torch.Size([2, 8, 28, 28]), (5, 3))
+    """
+
+    def __init__(self, image_shape: tuple[int, int, int], channels: int, size: int) -> None:
+        super().__init__()
+        self.size = size
+        down, across = (max(1, round(side / size)) for side in image_shape[1:])
+        kernel, padding = (2 * down - 1, 2 * across - 1), (down - 1, across - 1)
+        self.conv = nn.Conv2d(image_shape[0], channels, kernel, (down, across), padding, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.norm(self.conv(images)).relu()
+        if features.shape[2:] == (self.size, self.size):
+            return features
+        return F.interpolate(features, (self.size, self.size), mode="bilinear", align_corners=False)
 
 
 class Conv2d(nn.Conv2d):

@@ -1,6 +1,7 @@
 """Models: one file per paper, plain baselines, and a registry of their records."""
 
 from torchcaps.models import yang2021  # noqa: F401  (registers variants of CapsNet)
+from torchcaps.models.backbone import Backbone, build_backbone
 from torchcaps.models.base import Ensemble, Model, Output
 from torchcaps.models.baselines import ConvNetAvg, ConvNetFC
 from torchcaps.models.capsule_model import CapsuleModel
@@ -18,6 +19,7 @@ from torchcaps.models.tsai2020 import InvertedCapsNet
 
 __all__ = [
     "ARCapsNet",
+    "Backbone",
     "CapsNet",
     "CapsuleModel",
     "ConvNetAvg",
@@ -43,6 +45,7 @@ __all__ = [
     "Recipe",
     "SRCapsNet",
     "VBCapsNet",
+    "build_backbone",
     "create_model",
     "g_capsnet_fc",
     "list_models",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import log_odds
 from torchcaps.layers import Decoder, MeanImage
+
+LARGEST_PIXEL = 16.0  # beyond it, pixels are surely not in [0, 1] but in 0 to 255
 
 
 class Output(NamedTuple):
@@ -47,6 +50,7 @@ class Model(nn.Module, ABC):
     """
 
     class_names: tuple[str, ...] = ()  # filled in when a trained model is loaded
+    built_with: dict[str, Any] | None = None  # name, size and settings, if create_model built it
 
     def __init__(
         self,
@@ -59,10 +63,13 @@ class Model(nn.Module, ABC):
         super().__init__()
         self.image_shape, self.classes = image_shape, classes
         self.preprocess = preprocess or nn.Identity()
+        self.backbone: nn.Module = nn.Identity()
         self.decoder = decoder
 
     def check_images(self, images: Tensor, *, check_finite: bool = True) -> None:
         """Raise an error if the model cannot take these images."""
+        if not images.is_floating_point():
+            raise TorchcapsError(f"expected pixels in [0, 1] as floats, got {images.dtype}: use images.float() / 255")
         if images.ndim != 4 or tuple(images.shape[1:]) != self.image_shape:
             raise TorchcapsError(
                 f"{type(self).__name__} was built for images {self.image_shape} (channels, height, width), "
@@ -78,7 +85,7 @@ class Model(nn.Module, ABC):
             factor, offset = jitter[:, :, None, None, None].unbind(1)  # (B, 1, 1, 1) each
             mean = prepared.mean((2, 3), keepdim=True)
             prepared = mean + factor * (prepared - mean) + offset
-        return self.classify(prepared)
+        return self.classify(self.backbone(prepared))
 
     def prepare(self, images: Tensor) -> None:
         """Fit the preprocessing to training images (N, C, H, W); called once before training."""
@@ -88,13 +95,17 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def classify(self, images: Tensor) -> Output:
-        """Compute the output for preprocessed images (B, C, H, W)."""
+        """Compute the output for preprocessed images (B, C, H, W), or for the feature maps of the backbone."""
 
-    def reconstruct(self, output: Output, labels: Tensor | None = None) -> Tensor:
-        """Reconstruct images from the poses of the given classes (B,), by default those with the highest scores."""
+    def reconstruct(self, output: Output, labels: Tensor | None = None, *, enlarge: bool = True) -> Tensor:
+        """Reconstruct images from the poses of the given classes (B,), by default those with the highest scores.
+
+        A model for large images draws smaller ones, see ``decoder.drawn_shape``, and enlarges them if ``enlarge``.
+        """
         if self.decoder is None or output.pose is None:
             raise TorchcapsError(f"this {type(self).__name__} has no decoder, so it cannot reconstruct images")
-        drawn: Tensor = self.decoder(output.pose, output.scores.argmax(1) if labels is None else labels)
+        chosen = output.scores.argmax(1) if labels is None else labels
+        drawn: Tensor = self.decoder(output.pose, chosen, enlarge=enlarge)
         return drawn
 
     def after_step(self, output: Output, labels: Tensor) -> None:
@@ -102,7 +113,7 @@ class Model(nn.Module, ABC):
 
 
 def refuse_not_finite(images: Tensor) -> None:
-    """Raise an error if a pixel is NaN or infinite.
+    """Raise an error if a pixel is NaN or infinite, or if pixels are in 0 to 255.
 
     The check is skipped for tensors that are not on a CPU, because reading its result would wait for the device, and
     for tensors without values: under torch.compile, torch.export, torch.jit.trace, vmap and fake tensors.
@@ -112,6 +123,10 @@ def refuse_not_finite(images: Tensor) -> None:
     traced = torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._are_functorch_transforms_active()
     if traced or type(images) not in (Tensor, nn.Parameter) or images.device.type != "cpu":
         return
+    if images.numel() and images.detach().amax() > LARGEST_PIXEL:
+        largest = float(images.detach().amax())
+        if math.isfinite(largest):
+            raise TorchcapsError(f"expected pixels in [0, 1], got values of up to {largest:g}: divide by 255")
     if images.detach().sum().isfinite():  # implies that every pixel is finite, and is several times faster to check
         return
     bad = (~images.isfinite().flatten(1).all(1)).nonzero()

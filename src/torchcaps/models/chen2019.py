@@ -101,8 +101,8 @@ class GCapsNetConv(CapsuleModel):
         subtract_mean: bool = False,
     ) -> None:
         squashing = _bounded(nonlinearity)
-        grid, size = _square_grid(image_shape, (9, 1), (9, 2)), pose[0] * pose[1]
-        voting = ConvTransform((grid, grid), types, classes, child_pose=pose, parent_pose=pose, kernel=grid)
+        grid, size = _grid(image_shape, (9, 1), (9, 2)), pose[0] * pose[1]
+        voting = ConvTransform(grid, types, classes, child_pose=pose, parent_pose=pose, kernel=grid)
         routed = create_routing(routing, voting.shape, **(routing_options or {}))
         super().__init__(
             image_shape,
@@ -146,14 +146,12 @@ class GCapsNetMulti(CapsuleModel):
     ) -> None:
         squashing = _bounded(nonlinearity)
         windows = (7, 1), (7, 2), (4, 1), (3, 2)
-        first, second, third = (_square_grid(image_shape, *windows[:depth]) for depth in (2, 3, 4))
+        first, second, third = (_grid(image_shape, *windows[:depth]) for depth in (2, 3, 4))
         vector, matrix = (1, 8), (4, 2)
         votings: list[Transform] = [
-            ConvTransform((first, first), types[0], types[1], child_pose=vector, parent_pose=vector, kernel=4),
-            ConvTransform(
-                (second, second), types[1], types[2], child_pose=matrix, parent_pose=matrix, kernel=3, stride=2
-            ),
-            DenseTransform(third**2 * types[2], classes, 8, 8),
+            ConvTransform(first, types[0], types[1], child_pose=vector, parent_pose=vector, kernel=4),
+            ConvTransform(second, types[1], types[2], child_pose=matrix, parent_pose=matrix, kernel=3, stride=2),
+            DenseTransform(third[0] * third[1] * types[2], classes, 8, 8),
         ]
         layers = [
             CapsuleLayer(voting, create_routing(routing, voting.shape, **(routing_options or {})), squashing.function)
@@ -234,11 +232,9 @@ class LeNet(Model):
         return Output(logits.softmax(1), logits)
 
 
-def _square_grid(image_shape: ImageShape, *windows: tuple[int, int]) -> int:
+def _grid(image_shape: ImageShape, *windows: tuple[int, int]) -> tuple[int, int]:
     height, width = (conv_output_size(side, *windows) for side in image_shape[1:])
-    if height != width:
-        raise TorchcapsError(f"this G-CapsNet needs square images, got {image_shape[1]}x{image_shape[2]} pixels")
-    return height
+    return height, width
 
 
 def _bounded(name: str) -> NonlinearityRecord:

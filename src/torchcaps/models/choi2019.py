@@ -68,20 +68,18 @@ class ARCapsNet(CapsuleModel):
             raise TorchcapsError(f"ar-capsnet takes layers >= 0 and 0 <= dropout < 1, got {layers} and {dropout}")
         if layers > MOST_LAYERS:
             raise TorchcapsError(f"ar-capsnet takes at most {MOST_LAYERS} layers, got {layers}")
-        if image_shape[1] != image_shape[2]:
-            raise TorchcapsError(f"ar-capsnet needs square images, got {image_shape[1]}x{image_shape[2]} pixels")
-        side, below, stack = (image_shape[1] + 1) // 2, primary_size, []
+        grid, below, stack = ((image_shape[1] + 1) // 2, (image_shape[2] + 1) // 2), primary_size, []
         for index in range(layers + 1):
             if index < layers:
                 stride = 2 if index == 0 else 1
                 voting = ChannelConvTransform(
-                    (side, side), types, types, below, capsule_size, kernel=3, stride=stride, padding=1
+                    grid, types, types, below, capsule_size, kernel=3, stride=stride, padding=1
                 )
             else:
-                voting = ChannelConvTransform((side, side), types, classes, below, capsule_size, kernel=side)
+                voting = ChannelConvTransform(grid, types, classes, below, capsule_size, kernel=grid)
             routed = create_routing(routing, voting.shape, **(routing_options or {}))
             stack.append(CapsuleLayer(voting, routed, AffineTanh(voting.shape.parents, capsule_size)))
-            side, below = voting.grid[0], capsule_size
+            grid, below = voting.grid, capsule_size
         super().__init__(
             image_shape,
             classes,

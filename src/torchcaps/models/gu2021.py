@@ -51,7 +51,12 @@ class ConvNetFCLargeKernel(ConvNetFC):
     ) -> None:
         with torch.device("meta"):  # shapes only: nothing is allocated
             capsnet = create_model(
-                "capsnet", image_size=image_shape[1], channels=image_shape[0], classes=classes, size=like
+                "capsnet",
+                image_size=image_shape[1:],
+                channels=image_shape[0],
+                classes=classes,
+                size=like,
+                backbone="none",
             )
             counts = [
                 _count(ConvNetFC(image_shape, classes, filters=filters, kernel=9, hidden=(units, second_hidden)))

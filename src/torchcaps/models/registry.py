@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +12,13 @@ import torch
 from torch import nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.models.backbone import add_backbone, build_backbone, choose_backbone
 from torchcaps.models.base import Model
 from torchcaps.registry import Registry
 from torchcaps.routing import LayerShape, routings
 
 SIZES = ("paper", "laptop")
+BACKBONE_SETTINGS = ("backbone", "freeze_backbone")  # that every model takes
 
 
 @dataclass(frozen=True)
@@ -72,23 +75,29 @@ def list_models() -> list[str]:
 def create_model(
     name: str,
     *,
-    pretrained: str | None = None,
-    image_size: int = 28,
+    pretrained: str | bool | None = None,
+    image_size: int | Sequence[int] = 28,
     channels: int = 1,
     classes: int = 10,
     size: str = "paper",
+    backbone: str | nn.Module = "auto",
+    freeze_backbone: bool = False,
     **options: Any,
 ) -> Model:
     """Build a model by name.
 
     Args:
         name: one of :func:`list_models`.
-        pretrained: tag of the bundled weights to load, see :func:`torchcaps.list_pretrained`. They determine all
-            other settings, so give none.
-        image_size: height and width in pixels.
+        pretrained: tag of the bundled weights to load, see :func:`torchcaps.list_pretrained`, or True for the default
+            ones. They determine all other settings; with another number of ``classes``, the class capsules start anew.
+        image_size: height and width in pixels, as one number or two.
         channels: number of image channels.
         classes: number of classes.
         size: ``paper`` for the paper's network, ``laptop`` for the same network with fewer channels.
+        backbone: reduces large images to feature maps of 28x28, see :mod:`torchcaps.models.backbone`.
+            ``auto``: one strided convolution for images of more than 48 pixels; ``none``, ``strided``, ``residual``, or
+            a module that returns feature maps (B, C, H, W).
+        freeze_backbone: do not train the backbone.
         options: settings of this model, such as ``routing="uniform"``.
 
     >>> sum(p.numel() for p in create_model("capsnet", decoder="none").parameters())
@@ -96,33 +105,56 @@ def create_model(
     >>> create_model("capsnet", pretrained="mnist-laptop").class_names[:3]
     ('0', '1', '2')
     """
-    if pretrained is not None:
-        from torchcaps.pretrained import find_card, load_pretrained  # loaded lazily: it lies above this package
+    if pretrained not in (None, False):
+        from torchcaps.pretrained import find_card  # loaded lazily: it lies above this package
+        from torchcaps.pretrained.loading import load_shipped
+        from torchcaps.pretrained.transfer import for_other_classes
 
-        defaults = {"image_size": 28, "channels": 1, "classes": 10, "size": "paper"}
-        values = {"image_size": image_size, "channels": channels, "classes": classes, "size": size}
-        given = [setting for setting, value in values.items() if value != defaults[setting]] + list(options)
+        trained = load_shipped(find_card(name, None if pretrained is True else str(pretrained)))
+        shape, own = trained.config.image_shape, trained.config.size
+        fitting = {"image_size": (28, shape[1], shape[1:]), "channels": (1, shape[0]), "size": ("paper", own)}
+        values = {"image_size": image_size, "channels": channels, "size": size}
+        given = [setting for setting, value in values.items() if value not in fitting[setting]] + list(options)
         if given:
-            raise TorchcapsError(f"weights '{pretrained}' determine all settings, got {', '.join(given)}: omit them")
-        return load_pretrained(find_card(name, pretrained))
+            raise TorchcapsError(
+                f"weights '{trained.name}' determine all settings except for classes, got {', '.join(given)}: omit them"
+            )
+        same = classes in (10, trained.model.classes)
+        return trained.model if same else for_other_classes(trained, classes)
     record = models.get(name)
     if size not in SIZES:
         raise unknown_name("size", size, SIZES)
     for option in options:
         if option not in record.settings():
-            common = ["image_size", "channels", "classes", "size"]
+            common = ["image_size", "channels", "classes", "size", *BACKBONE_SETTINGS]
             raise unknown_name(f"setting of {name}", option, common + record.settings())
-    if image_size < 1 or channels < 1 or classes < 2:
+    height, width = _two_sides(image_size)
+    if min(height, width) < 1 or channels < 1 or classes < 2:
         raise TorchcapsError(
-            f"cannot build {name} for {channels} channels of {image_size} pixels and {classes} classes: "
+            f"cannot build {name} for {channels} channels of {height}x{width} pixels and {classes} classes: "
             "at least 1 channel, 1 pixel and 2 classes are needed"
         )
     settings = {**(record.laptop if size == "laptop" else {}), **options}
-    model = record.build((channels, image_size, image_size), classes, **settings)
+    shape = (channels, height, width)
+    below = build_backbone(backbone, shape, frozen=freeze_backbone)
+    model = record.build(shape if below is None else below.feature_shape, classes, **settings)
+    if below is not None:
+        add_backbone(model, below, shape)
+    if isinstance(backbone, str):
+        chosen = {"backbone": "none" if below is None else choose_backbone(shape) if backbone == "auto" else backbone}
+        frozen = {"freeze_backbone": True} if freeze_backbone else {}
+        model.built_with = {"model": name, "size": size, "options": {**options, **chosen, **frozen}}
     for module in model.modules():
         if isinstance(module, nn.Conv2d):  # channels-last makes a training step about 10 % faster
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
+
+
+def _two_sides(image_size: int | Sequence[int]) -> tuple[int, int]:
+    sides = [image_size, image_size] if isinstance(image_size, int) else list(image_size)
+    if len(sides) != 2 or not all(isinstance(side, int) for side in sides):
+        raise TorchcapsError(f"image_size should be one number of pixels, or height and width, got {image_size}")
+    return sides[0], sides[1]
 
 
 # Class layer of CapsNet in laptop size, for counting the parameters of routings.
@@ -151,6 +183,61 @@ class RoutingRow:
     description: str
     parameters: int
     needs: str
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    """A setting of a model: its default in paper size, the value in laptop size if it differs, and its meaning."""
+
+    name: str
+    default: str
+    laptop: str | None
+    meaning: str
+
+
+def setting_rows(name: str) -> list[SettingRow]:
+    """Return all settings of a model; their meaning comes from the docstring of its class."""
+    record = models.get(name)
+    build = getattr(record.build, "func", record.build)
+    meanings = _argument_meanings(inspect.getdoc(create_model) or "")
+    for kind in reversed(getattr(build, "__mro__", (build,))):
+        meanings |= _argument_meanings(inspect.getdoc(kind) or "")
+    for other in ("as in CapsNet", "as in :class:`Model`"):
+        meanings = {key: value for key, value in meanings.items() if not value.startswith(other)} | {
+            key: _argument_meanings(inspect.getdoc(models.get("capsnet").build) or "").get(key, value)
+            for key, value in meanings.items()
+            if value.startswith(other)
+        }
+    parameters = inspect.signature(record.build).parameters
+    rows = [
+        SettingRow(
+            setting,
+            str(parameters[setting].default),
+            str(record.laptop[setting]) if setting in record.laptop else None,
+            meanings.get(setting, ""),
+        )
+        for setting in record.settings()
+    ]
+    common = inspect.signature(create_model).parameters
+    return rows + [SettingRow(key, str(common[key].default), None, meanings.get(key, "")) for key in BACKBONE_SETTINGS]
+
+
+def _argument_meanings(text: str) -> dict[str, str]:
+    """Parse the ``Args`` of a docstring: the meaning of each argument, on one line."""
+    text = re.sub(r":\w+:`([^`]*)`", r"\1", text).replace("``", "'")
+    _, _, rest = text.partition("Args:\n")
+    meanings: dict[str, str] = {}
+    names: list[str] = []
+    for line in rest.splitlines():
+        if line.strip() and not line.startswith("    "):
+            break
+        if line.startswith("    ") and line[4:5] != " " and ": " in line:
+            left, _, right = line.strip().partition(": ")
+            names = [each.strip() for each in left.split(",")]
+            meanings |= dict.fromkeys(names, right)
+        elif line.strip():
+            meanings |= {each: f"{meanings[each]} {line.strip()}" for each in names}
+    return meanings
 
 
 def model_rows() -> list[ModelRow]:

@@ -21,7 +21,7 @@ from torchcaps.models import Model, models
 from torchcaps.pretrained.loading import TrainedModel, describe_input, file_hash, load_trained
 from torchcaps.train import RunConfig
 from torchcaps.train.checkpoint import save_weights
-from torchcaps.train.config import MOST_WEIGHTS, validate_config
+from torchcaps.train.config import MOST_WEIGHTS, PYTHON, validate_config
 from torchcaps.train.run_folder import load_model
 
 __all__ = ["from_folder", "from_pretrained", "push_to_hub", "save_pretrained"]
@@ -75,21 +75,47 @@ def check_size(where: str, name: str, size: int) -> None:
         raise TorchcapsError(f"{where} has {size:,} bytes, more than the {MOST_BYTES[name]:,} that are allowed")
 
 
-def save_pretrained(source: str | Path, folder: str | Path, *, repository: str | None = None) -> Path:
+def save_pretrained(source: str | Path | Model, folder: str | Path, *, repository: str | None = None) -> Path:
     """Save a trained model to a directory that :func:`from_pretrained` loads.
 
     Args:
-        source: a run directory, or the name of pretrained weights.
+        source: a run directory, the name of pretrained weights, or a model that ``create_model`` built.
         folder: the directory to write; files with the same names are replaced.
         repository: the name on the Hub, for the model card.
     """
-    trained, target = without_local_paths(load_trained(source)), make_folder(Path(folder))
+    opened = describe_model(source) if isinstance(source, Model) else load_trained(source)
+    trained, target = without_local_paths(opened), make_folder(Path(folder))
     # The config comes last: a directory that has one is complete.
     save_weights(target / WEIGHTS, trained.model, prefix="")
     line = f'torchcaps.from_pretrained("{repository or target.resolve().name}")'
     write_text(target / CARD, model_card(trained, load_with=line, sha256=file_hash(target / WEIGHTS)))
     write_json(target / CONFIG, describe_config(trained.config))
     return target
+
+
+def describe_model(model: Model) -> TrainedModel:
+    """Describe a model that ``create_model`` built and that was trained in Python."""
+    if model.built_with is None:
+        raise TorchcapsError(
+            f"this {type(model).__name__} was not built by torchcaps.create_model with settings that a file can hold, "
+            "so from_pretrained could not build it again: build it by name, and a backbone by name too"
+        )
+    record = models.get(model.built_with["model"])
+    values: dict[str, Any] = {
+        **model.built_with,
+        "data": PYTHON,
+        "image_shape": model.image_shape,
+        "class_names": model.class_names or tuple(map(str, range(model.classes))),
+        "augmentation": "",
+        "batch_size": record.recipe.batch_size,
+        "loss": record.recipe.loss,
+        "reconstruction": record.recipe.reconstruction,
+        "reconstruction_weight": record.recipe.reconstruction_weight,
+        "optimizer": record.recipe.optimizer,
+        "learning_rate": record.recipe.learning_rate,
+        "schedule": record.recipe.schedule,
+    }
+    return TrainedModel(record.name, model, validate_config(values), {}, {})
 
 
 def without_local_paths(trained: TrainedModel) -> TrainedModel:

@@ -20,8 +20,10 @@ from torchcaps.files import read_json
 from torchcaps.models import Model
 from torchcaps.train import RunConfig, RunFolder, load, open_run
 from torchcaps.train.run_folder import load_model
+from torchcaps.train.run_images import ErrorReference, read_error_reference
 
 ROOT = Path(__file__).parent
+DEFAULT_TAG = "mnist-laptop"
 
 
 class Card(BaseModel):
@@ -65,13 +67,18 @@ def read_card(path: Path) -> Card:
         raise TorchcapsError(f"{path} is not the card of a network: {where}: {first['msg']}") from error
 
 
-def find_card(model: str, tag: str, root: Path = ROOT) -> Card:
-    """Return the card of a model's weights by tag; the error names the closest tag, or the models with weights."""
+def find_card(model: str, tag: str | None, root: Path = ROOT) -> Card:
+    """Return the card of a model's weights by tag, by default those for MNIST.
+
+    The error names the closest tag, or the models with weights.
+    """
     cards = list_pretrained(root)
     tags = {card.tag: card for card in cards if card.model == model}
     if not tags:
         having = ", ".join(sorted({card.model for card in cards})) or "none"
         raise TorchcapsError(f"there are no pretrained weights for model '{model}'. Models with weights: {having}")
+    if tag is None:
+        return tags.get(DEFAULT_TAG) or next(iter(tags.values()))
     if tag not in tags:
         raise unknown_name(f"weights of {model}", tag, tags)
     return tags[tag]
@@ -111,9 +118,15 @@ def load_pretrained(card: Card, root: Path = ROOT) -> Model:
     The weights are stored in half precision and loaded as float32.
     """
     folder = root / card.name
-    if file_hash(folder / WEIGHTS) != card.sha256:
-        raise TorchcapsError(f"{folder / WEIGHTS} does not have the hash in its card: reinstall torchcaps")
+    check_hash(card, root)
     return load_model(RunFolder(folder).config(), folder / WEIGHTS)
+
+
+def check_hash(card: Card, root: Path = ROOT) -> None:
+    """Raise an error if pretrained weights do not have the hash in their card."""
+    weights = root / card.name / WEIGHTS
+    if file_hash(weights) != card.sha256:
+        raise TorchcapsError(f"{weights} does not have the hash in its card: reinstall torchcaps")
 
 
 def file_hash(path: Path) -> str:
@@ -129,7 +142,8 @@ class TrainedModel:
     """A trained model with its origin.
 
     ``result`` is the result file of the run, empty if it was not tested, or the card. ``training`` holds the command,
-    commit, versions and hardware of the training.
+    commit, versions and hardware of the training. ``errors`` are the reconstruction errors of validation images; None
+    if they were not measured, as in runs of earlier releases and in models without a decoder.
     """
 
     name: str
@@ -137,6 +151,7 @@ class TrainedModel:
     config: RunConfig
     result: dict[str, Any]
     training: dict[str, Any]
+    errors: ErrorReference | None = None
 
 
 def load_trained(source: str | Path) -> TrainedModel:
@@ -159,13 +174,31 @@ def load_trained_run(path: Path) -> TrainedModel:
     result = run.result() if run.result_file.is_file() else {}
     if "test_accuracy" in result:
         run.result("test_images", "selection_split")
-    return TrainedModel(path.resolve().name, load(path), run.config(), result, run.environment())
+    return TrainedModel(
+        path.resolve().name, load(path), run.config(), result, run.environment(), read_error_reference(run)
+    )
+
+
+def open_trained(source: str | Path) -> RunFolder:
+    """Open a run directory, or the directory of pretrained weights by name, after checking the hash of its file."""
+    cards = {} if Path(source).is_dir() else {card.name: card for card in list_pretrained()}
+    card = cards.get(str(source))
+    if card is None:
+        return open_run(Path(source))
+    check_hash(card)
+    return RunFolder(ROOT / card.name)
+
+
+def output_folder(run: RunFolder, name: str) -> Path:
+    """Return the directory for output of a command: in the run directory, or for shipped weights in ./NAME."""
+    return Path(run.path.name) / name if run.path.parent == ROOT else run.output(name)
 
 
 def load_shipped(card: Card) -> TrainedModel:
     """Load the model of a card."""
-    config = RunFolder(ROOT / card.name).config()
-    return TrainedModel(card.name, load_pretrained(card), config, card.model_dump(exclude={"training"}), card.training)
+    folder, result = RunFolder(ROOT / card.name), card.model_dump(exclude={"training"})
+    errors = read_error_reference(folder)
+    return TrainedModel(card.name, load_pretrained(card), folder.config(), result, card.training, errors)
 
 
 def describe_input(image_shape: tuple[int, int, int]) -> str:

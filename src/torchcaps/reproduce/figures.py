@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
+from torchcaps.analysis.intervals import mean_interval
 from torchcaps.analysis.style import COLORS, Theme, figure_text
 from torchcaps.compare.figures import render_figure
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.figures import MARKERS
 from torchcaps.html import ThemedFigure
 from torchcaps.reproduce.claims_text import describe_conditions, measure_record
-from torchcaps.reproduce.intervals import mean_interval
 from torchcaps.reproduce.results import CellResult, Evidence, Number, PaperEvidence
 
 # Axis labels by measure.

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torchcaps.analysis.intervals import mean_interval
 from torchcaps.reproduce.estimate import Estimator, format_duration
-from torchcaps.reproduce.intervals import mean_interval
 from torchcaps.reproduce.jobs import Job, plan_jobs
 from torchcaps.reproduce.results import CellResult
 from torchcaps.reproduce.runner import Folders, State, current_result, is_trained, job_state

@@ -6,10 +6,10 @@ import html
 import statistics
 from dataclasses import dataclass, field
 
+from torchcaps.analysis.intervals import mean_interval
 from torchcaps.html import escape_markdown, html_cell, html_list, html_table, markdown_table
 from torchcaps.reproduce.claims_text import describe_conditions, describe_measures, measure_record
 from torchcaps.reproduce.competence import competence_gaps
-from torchcaps.reproduce.intervals import mean_interval
 from torchcaps.reproduce.results import Evidence, PaperEvidence
 from torchcaps.reproduce.spec import SMOKE
 

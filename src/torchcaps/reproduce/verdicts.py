@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from torchcaps.analysis.intervals import Interval, holm_adjust, paired_interval, proportion_interval, welch_interval
 from torchcaps.reproduce.claims_text import (
     cell_weights,
     claim_cautions,
@@ -24,7 +25,6 @@ from torchcaps.reproduce.claims_text import (
     measure_record,
 )
 from torchcaps.reproduce.competence import evidence_gaps, exemptions, merge_gaps
-from torchcaps.reproduce.intervals import Interval, holm_adjust, paired_interval, proportion_interval, welch_interval
 from torchcaps.reproduce.results import Evidence, PaperEvidence
 from torchcaps.reproduce.spec import Claim, ClaimComparison
 

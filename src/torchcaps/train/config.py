@@ -15,11 +15,14 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from torchcaps.data import Augmentation, datasets
+from torchcaps.data.transforms import expand_preset
 from torchcaps.environment import machine_memory
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.files import read_yaml
 from torchcaps.losses import losses
 from torchcaps.models import Model, create_model, models
+from torchcaps.models.backbone import choose_backbone
+from torchcaps.models.registry import BACKBONE_SETTINGS
 from torchcaps.routing.base import LayerShape
 from torchcaps.train.checkpoint import check_weights
 from torchcaps.train.optimizers import make_schedule, optimizers, peak_rate
@@ -60,6 +63,8 @@ class RunConfig(BaseModel):
     schedule: str
     clip_norm: float | None = Field(default=None, gt=0)  # largest norm of the gradient; None: no clipping
     weight_decay: float | None = Field(default=None, ge=0)  # None: the optimizer's default
+    balance: Literal["weights", "sample"] | None = None  # weigh the loss by class, or show classes equally often
+    start_from: str | None = None  # the network whose weights the run starts with; they are in the run directory
     margin_pace: float | None = Field(default=None, ge=0)  # how much of its schedule the loss completes; None: all
     device: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
@@ -75,7 +80,7 @@ class RunConfig(BaseModel):
 
     def check_registered(self) -> None:
         """Raise an error for a run of ``torchcaps.fit``, whose model and images exist only in Python."""
-        if self.data == PYTHON:
+        if self.model.startswith(f"{PYTHON}:"):
             raise TorchcapsError(
                 f"this run was trained by torchcaps.fit with a model that is not registered "
                 f"({self.model.removeprefix(f'{PYTHON}:')}): it cannot be resumed or loaded from the command line. "
@@ -113,13 +118,13 @@ class RunConfig(BaseModel):
         Nothing is allocated.
         """
         self.check_registered()
-        known = models.get(self.model).settings()
+        known = [*models.get(self.model).settings(), *BACKBONE_SETTINGS]
         for option in self.options:
             if option not in known:
                 raise unknown_name(f"setting of {self.model}", option, known)
         kinds = inspect.signature(models.get(self.model).build).parameters
         for option, value in self.options.items():
-            if isinstance(value, bool) and kinds[option].annotation in ("int", "float", int, float):
+            if isinstance(value, bool) and option in kinds and kinds[option].annotation in ("int", "float", int, float):
                 raise TorchcapsError(f"{self.model} cannot be built: its setting '{option}' is a number, got {value}")
         if sum(1 for _ in values_in(self.options)) > MOST_VALUES:
             raise TorchcapsError(f"{self.model} cannot be built: its options hold more than {MOST_VALUES} values")
@@ -145,18 +150,20 @@ class RunConfig(BaseModel):
         with torch.device("meta"), NoValues():
             return self._create_model()
 
+    def weight_shapes(self) -> dict[str, torch.Size]:
+        """Return the shape of each weight and buffer of the model, without allocating it."""
+        return {name: value.shape for name, value in self.meta_model().state_dict().items()}
+
     def _create_model(self) -> Model:
-        channels, size, width = self.image_shape
-        if size != width:
-            raise TorchcapsError(f"{self.model} cannot be built for images {self.image_shape}: they must be square")
         try:
             return create_model(
                 self.model,
-                image_size=size,
-                channels=channels,
+                image_size=self.image_shape[1:],
+                channels=self.image_shape[0],
                 classes=len(self.class_names),
                 size=self.size,
-                **self.options,
+                # ``resolve`` records the choice for large images; runs of earlier releases have no backbone.
+                **{"backbone": "none"} | self.options,
             )
         except TorchcapsError:
             raise
@@ -181,6 +188,10 @@ def resolve(**given: Any) -> RunConfig:
     dataset = datasets.get(given.get("data", "mnist"))
     paper = given.get("size") == "paper"
     several = dataset.labels_per_image > 1
+    shape = given.get("image_shape", dataset.input_shape)
+    chosen = choose_backbone(shape)
+    if chosen != "none":
+        given["options"] = {"backbone": chosen} | given.get("options", {})
     defaults = {
         "loss": "bce" if several and losses.get(recipe.loss).single_label else recipe.loss,
         "reconstruction": recipe.reconstruction,
@@ -193,12 +204,16 @@ def resolve(**given: Any) -> RunConfig:
         "image_shape": dataset.input_shape,
         "class_names": dataset.class_names,
     }
+    if "augmentation" in given:
+        given["augmentation"] = expand_preset(str(given["augmentation"]), min(shape[1:]))
     config = validate_config(defaults | given | {"data": dataset.name})  # the full name of a folder of images
     if losses.get(config.loss).single_label and several:
         raise TorchcapsError(
             f"loss '{config.loss}' takes one label per image, but {config.data} has {dataset.labels_per_image}: "
             "use 'margin' or 'bce'"
         )
+    if config.balance and several:
+        raise TorchcapsError(f"balance needs one label per image, but {config.data} has {dataset.labels_per_image}")
     stop_splits = ["validation", *(split for split in dataset.splits if split not in ("train", "test"))]
     if config.stop_on not in stop_splits:
         raise unknown_name("split to stop on", config.stop_on, stop_splits)

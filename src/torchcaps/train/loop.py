@@ -13,12 +13,20 @@ import torch
 from torch import optim
 
 from torchcaps.data import Augmentation, ImageSet, Subset
+from torchcaps.data.datasets.image_folder import display_name
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import remove_unfinished
 from torchcaps.kernels.autotune import use_forms
 from torchcaps.models import Model, Output
 from torchcaps.train.callbacks import Callback, Display
-from torchcaps.train.checkpoint import TrainingProgress, all_finite, load_checkpoint, save_checkpoint, save_weights
+from torchcaps.train.checkpoint import (
+    TrainingProgress,
+    all_finite,
+    load_checkpoint,
+    load_weights,
+    save_checkpoint,
+    save_weights,
+)
 from torchcaps.train.config import PYTHON, RunConfig
 from torchcaps.train.device import flush_denormals, make_fabric, training_conditions, warn_changed_conditions
 from torchcaps.train.distributed import DistributedContext, find_world, set_shared, share_statistics, unsharded
@@ -27,7 +35,16 @@ from torchcaps.train.objective import Objective, correct, crop_to_model, evaluat
 from torchcaps.train.optimizers import make_optimizer, make_schedule
 from torchcaps.train.processes import Interrupted, stop_requests, train_in_processes
 from torchcaps.train.run_folder import RunFolder
-from torchcaps.train.sampler import batch_indices, seed_step, shard_of, step_generator, steps_per_epoch
+from torchcaps.train.sampler import (
+    BalancedOrder,
+    all_labels,
+    batch_indices,
+    class_weights,
+    seed_step,
+    shard_of,
+    step_generator,
+    steps_per_epoch,
+)
 from torchcaps.train.splits import Fingerprint, training_splits
 from torchcaps.train.tensorboard import SHOWN, TensorBoardImages, open_tensorboard
 
@@ -70,6 +87,8 @@ def fit_run(
         training, validation = splits or training_splits(config)
         torch.manual_seed(config.seed)
         model = config.build_model(run.last if run.last.is_file() else None)
+        if run.initial.is_file() and not run.last.is_file():
+            load_weights(run.initial, model)
         return run_training(run, config, model, training, validation, context, forms, should_stop, callbacks)
 
 
@@ -112,12 +131,14 @@ def run_training(
             warn_changed_conditions(recorded, conditions)
         remove_unfinished(run.path)
         remove_unfinished(run.last.parent)
-    if not resumed:
+    if not resumed and not run.initial.is_file():
         sample = torch.arange(min(len(training), MOST_PREPARATION))
         model.prepare(crop_to_model(model, training.batch(sample).images))
     if context.world_size > 1:
         share_statistics(model)
-    with_loss = Objective(model, config)
+    weights = class_weights(all_labels(training), model.classes) if config.balance == "weights" else None
+    with_loss = Objective(model, config, weights)
+    balanced = BalancedOrder(all_labels(training), config.seed) if config.balance == "sample" else None
     objective = fabric.setup_module(with_loss)
     bare = make_optimizer(model, config)  # after the weights were moved to their device, or sharded
     progress = load_checkpoint(run.last, model, bare) if resumed else TrainingProgress()
@@ -154,8 +175,7 @@ def run_training(
         context.barrier()  # no process goes on before the file is written
         saved_at = time.monotonic()
 
-    title = f"{config.model} on {config.data}" if config.data != PYTHON else config.model.removeprefix(f"{PYTHON}:")
-    display = Display(title, progress.step, total, shown=context.is_main)
+    display = Display(run_title(config), progress.step, total, shown=context.is_main)
     with display, stop_requests() as stop_requested:
         while True:
             due = progress.step % validate_every == 0 or progress.step >= total
@@ -184,7 +204,11 @@ def run_training(
             rate = schedule(progress.step)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            indices = batch_indices(len(training), config.batch_size, config.seed, progress.step)
+            indices = (
+                batch_indices(len(training), config.batch_size, config.seed, progress.step)
+                if balanced is None
+                else balanced.batch(config.batch_size, progress.step)
+            )
             count = len(indices)
             shard = shard_of(count, context.rank, context.world_size)
             batch = training.batch(indices[shard.part])
@@ -236,6 +260,14 @@ def run_training(
     if metrics:
         metrics.close()
     return progress
+
+
+def run_title(config: RunConfig) -> str:
+    """Name a run in a progress line: model, routing, seed and images."""
+    if config.data == PYTHON:
+        return config.model.removeprefix(f"{PYTHON}:")
+    routing = f" routing={config.options['routing']}" if "routing" in config.options else ""
+    return f"{config.model}{routing} seed {config.seed} on {display_name(config.data)}"
 
 
 def validation_accuracy(context: DistributedContext, model: Model, images: ImageSet) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from torchcaps.data import ImageSet, center_crop
 from torchcaps.losses import losses, one_hot, reconstruction_loss
@@ -22,8 +23,9 @@ BATCH = 250  # images evaluated at once
 class Objective(nn.Module):
     """A model with its loss, as one module, so that DDP or FSDP wraps the pass through the decoder too."""
 
-    def __init__(self, model: Model, config: RunConfig) -> None:
+    def __init__(self, model: Model, config: RunConfig, class_weights: Tensor | None = None) -> None:
         super().__init__()
+        self.class_weights = class_weights
         self.model = model
         self.loss = losses.get(config.loss)
         self.over_pixels, self.reconstruction_weight = config.reconstruction, config.reconstruction_weight
@@ -49,17 +51,33 @@ class Objective(nn.Module):
         # No check for NaN here: the training loop checks the loss, keeps the last good state and stops all processes.
         output = self.model(images, check_finite=False, jitter=jitter)
         present = one_hot(labels, self.model.classes)
-        total = self.loss.compute(output.scores, output.logits, present, progress)
+        total = self._classification_loss(output, present, labels, progress)
         if self.reconstruction_weight and self.model.decoder is not None:
             wanted = targets if targets is not None and self.model.decoder.conditional else images.unsqueeze(1)
+            rows, columns = self.model.decoder.drawn_shape[1:]
+            if wanted.shape[3:] != (rows, columns):  # compared at the size that is drawn, which is several times faster
+                wanted = F.adaptive_avg_pool2d(wanted.flatten(0, 1), (rows, columns)).unflatten(0, wanted.shape[:2])
             total = total + self.reconstruction_weight * self._reconstruction_error(output, labels, wanted)
         return total, output
+
+    def _classification_loss(self, output: Output, present: Tensor, labels: Tensor, progress: float) -> Tensor:
+        """Compute the loss; with class weights, the weighted mean of the losses of each class in the batch."""
+        if self.class_weights is None:
+            return self.loss.compute(output.scores, output.logits, present, progress)
+        total = output.scores.new_zeros(())
+        for label in labels.unique():
+            own = labels == label
+            loss = self.loss.compute(output.scores[own], output.logits[own], present[own], progress)
+            total = total + self.class_weights[label].to(loss) * own.sum() / len(labels) * loss
+        return total
 
     def _reconstruction_error(self, output: Output, labels: Tensor, wanted: Tensor) -> Tensor:
         columns = labels.reshape(len(labels), labels.shape[1:].numel())  # (B, L)
         errors = [
             reconstruction_loss(
-                self.model.reconstruct(output, columns[:, column]), wanted[:, column], over_pixels=self.over_pixels
+                self.model.reconstruct(output, columns[:, column], enlarge=False),
+                wanted[:, column],
+                over_pixels=self.over_pixels,
             )
             for column in range(wanted.shape[1])
         ]
@@ -84,8 +102,8 @@ class AccuracyResult:
 
 def crop_to_model(model: Model, images: Tensor) -> Tensor:
     """Crop the center of images that are larger than the input of a model."""
-    size = model.image_shape[1]
-    return center_crop(images, size) if images.shape[2] > size else images
+    size = model.image_shape[1:]
+    return center_crop(images, size) if images.shape[2] > size[0] or images.shape[3] > size[1] else images
 
 
 def center_scores(model: Model, images: Tensor) -> Tensor:

@@ -16,11 +16,13 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 from torch import distributed
 
+from torchcaps.data.datasets.image_folder import own_folder, relocated
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import file_lock, file_name, read_json, write_json, write_text
 from torchcaps.kernels.autotune import FORMS
 from torchcaps.models import Model
+from torchcaps.plugins import describe_plugins, missing_plugins
 from torchcaps.train.checkpoint import load_weights
 from torchcaps.train.config import RunConfig, read_settings, validate_config
 from torchcaps.train.device import make_fabric
@@ -60,8 +62,14 @@ class RunFolder:
 
     @property
     def best(self) -> Path:
-        """The weights with the best validation accuracy."""
-        return self.path / "checkpoints" / "best.safetensors"
+        """The weights with the best validation accuracy; those of a shipped network are in ``weights.safetensors``."""
+        shipped = self.path / "weights.safetensors"
+        return shipped if shipped.is_file() else self.path / "checkpoints" / "best.safetensors"
+
+    @property
+    def initial(self) -> Path:
+        """The weights that a run starts with, if it continues from another network."""
+        return self.path / "checkpoints" / "initial.safetensors"
 
     @property
     def result_file(self) -> Path:
@@ -129,6 +137,7 @@ class RunFolder:
         config = self.config()
         if now is None:
             config.check_registered()
+            self._check_folder(config)
         before = Fingerprint(config.class_names)
         if self.dataset_file.exists():
             try:
@@ -148,6 +157,22 @@ class RunFolder:
                 "%s: the pixels of its images have changed. Files were edited, or the version of Pillow has changed",
                 self.path,
             )
+
+    def _check_folder(self, config: RunConfig) -> None:
+        """Raise an error if the user's own images are no longer where they were when the run was created."""
+        folder = own_folder(config.data)
+        if folder is not None and not folder.exists():
+            raise TorchcapsError(
+                f"{folder} does not exist. The run in {self.path} was trained on the images there, as its config.yaml "
+                "says: if they were moved, give their new place with --images FOLDER"
+            )
+
+    def plugins(self) -> Any:
+        """Return the record of the plugins that the run was created with; None if there are none."""
+        try:
+            return read_json(self.environment_file).get("plugins")
+        except (TorchcapsError, AttributeError):
+            return None
 
     def training_record(self) -> dict[str, Any]:
         """Read what ``write_training_record`` wrote; empty if it cannot be read."""
@@ -197,7 +222,8 @@ def _write_run(config: RunConfig, path: Path, fingerprint: Fingerprint) -> RunFo
         resume = f", or resume the run with --resume {path}" if run.config_file.is_file() else ""
         raise TorchcapsError(f"{path} is not empty: choose another directory{resume}")
     try:
-        write_json(run.environment_file, describe_environment())
+        plugins = describe_plugins()
+        write_json(run.environment_file, describe_environment() | ({"plugins": plugins} if plugins else {}))
         write_json(run.dataset_file, asdict(fingerprint))
         # The config comes last: a directory that has one is a run.
         run.write_config(config)
@@ -214,6 +240,8 @@ def open_run(path: Path) -> RunFolder:
     if not run.config_file.is_file():
         reason = "has no config.yaml" if path.is_dir() else "is not a directory"
         raise TorchcapsError(f"{path} {reason}, so it is not a run directory. 'torchcaps train' creates one")
+    for sentence in missing_plugins(run.plugins()):
+        log.warning("%s: %s", path, sentence)
     return run
 
 
@@ -243,8 +271,43 @@ def new_run_path(parent: Path, config: RunConfig) -> Path:
     return next(path for path in candidates if not path.exists())
 
 
-def change_devices(run: RunFolder, **changes: object) -> RunFolder:
-    """Change the device or the number of processes of a run that is to be resumed."""
+def move_images(run: RunFolder, folder: Path) -> RunFolder:
+    """Let a run use its images in another place, after checking that they are the same images."""
+    config = run.config()
+    if own_folder(config.data) is None:
+        raise TorchcapsError(f"the run in {run.path} was trained on {config.data}, not on a folder of images")
+    data = relocated(config.data, folder)
+    run.check_dataset(dataset_fingerprint(data))
+    return change_settings(run, data=data)
+
+
+def check_extension(run: RunFolder, *, epochs: int | None = None, steps: int | None = None) -> None:
+    """Raise an error if a run cannot be trained for longer, or would be shortened.
+
+    A one-cycle schedule and the spread loss depend on the length of the whole training: a longer run would have been
+    trained otherwise from the start.
+    """
+    config = run.config()
+    shorter = (epochs or config.epochs) < config.epochs or (steps is not None and steps < (config.steps or 0))
+    if shorter:
+        raise TorchcapsError(f"the run in {run.path} has {config.epochs} epochs: it can be extended, not shortened")
+    fixed = [
+        name
+        for name, used in (
+            (f"schedule '{config.schedule}'", config.schedule.startswith("one-cycle")),
+            (f"loss '{config.loss}'", config.loss == "spread"),
+        )
+        if used
+    ]
+    if fixed:
+        raise TorchcapsError(
+            f"the {fixed[0]} of the run in {run.path} depends on the length of the training, so the run cannot be "
+            f"extended: train a new run, or start one from it with --from {run.path}"
+        )
+
+
+def change_settings(run: RunFolder, **changes: object) -> RunFolder:
+    """Change settings of a run that is to be resumed, such as the device or the number of processes."""
     if not changes:
         return run
     config = run.config()

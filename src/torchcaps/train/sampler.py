@@ -13,6 +13,9 @@ from functools import lru_cache
 import torch
 from torch import Generator, Tensor
 
+from torchcaps.data import ImageSet, Subset, TensorImages
+from torchcaps.errors import TorchcapsError
+
 MOST_PERMUTED = 1 << 22  # images
 
 
@@ -42,6 +45,60 @@ def batch_indices(count: int, batch_size: int, seed: int, step: int) -> Tensor:
     # if a and n are coprime, and any part of it can be computed directly.
     factor = next(a for a in range(derived_seed(seed, "factor", epoch) % count, 2 * count) if math.gcd(a, count) == 1)
     return (torch.arange(first, last) * (factor % count) + derived_seed(seed, "offset", epoch) % count) % count
+
+
+def all_labels(images: ImageSet) -> Tensor:
+    """Return the labels of all images, (N,); an error if images have several labels."""
+    if isinstance(images, TensorImages):
+        found = images.labels
+    elif isinstance(images, Subset):
+        found = all_labels(images.whole)[images.indices]
+    else:
+        found = torch.cat([images.batch(part).labels for part in torch.arange(len(images)).split(1000)])
+    if found.ndim != 1:
+        raise TorchcapsError(f"balancing classes needs one label per image, got {found.shape[1]}: leave out --balance")
+    return found
+
+
+def class_weights(labels: Tensor, classes: int) -> Tensor:
+    """Return a weight for each class, (classes,): inverse to its number of images, 1 on average over all images.
+
+    >>> class_weights(torch.tensor([0, 0, 0, 1]), 2)
+    tensor([0.6667, 2.0000])
+    """
+    counts = torch.bincount(labels, minlength=classes)
+    return len(labels) / (int((counts > 0).sum()) * counts.clamp_min(1).float())
+
+
+class BalancedOrder:
+    """The order of the images if every class is shown equally often: images of small classes are repeated.
+
+    An epoch has as many images as there are in the training set. The order is a pure function of seed and epoch.
+
+    Args:
+        labels: of the training images, (N,).
+        seed: of the run.
+    """
+
+    def __init__(self, labels: Tensor, seed: int) -> None:
+        self.count, self.seed = len(labels), seed
+        self.members = [(labels == label).nonzero().flatten() for label in labels.unique().tolist()]
+        self._epoch = lru_cache(maxsize=2)(self._order)
+
+    def batch(self, batch_size: int, step: int) -> Tensor:
+        """Return the images of one step; the last batch of an epoch may be smaller."""
+        epoch, position = divmod(step, steps_per_epoch(self.count, batch_size))
+        return self._epoch(epoch)[position * batch_size : (position + 1) * batch_size]
+
+    def _order(self, epoch: int) -> Tensor:
+        generator = Generator().manual_seed(derived_seed(self.seed, "balanced", epoch))
+        share = -(-self.count // len(self.members))
+        drawn = []
+        for own in self.members:
+            passes = [own[torch.randperm(len(own), generator=generator)] for _ in range(-(-share // len(own)))]
+            drawn.append(torch.cat(passes)[:share])
+        every = torch.cat(drawn)
+        return every[torch.randperm(len(every), generator=generator)[: self.count]]
 
 
 def steps_per_epoch(count: int, batch_size: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def fill(folder: Path, sizes: list[tuple[int, int]], mode: str = "RGB") -> list[
 
 @pytest.mark.parametrize(
     ("shorter", "size"),
-    [([9, 10, 300], 28), ([31, 31, 31], 28), ([32, 39, 80], 32), ([47, 48, 50], 48), ([4000] * 3, 48)],
+    [([9, 10, 300], 28), ([31, 31, 31], 28), ([32, 39, 80], 32), ([47, 48, 50], 48), ([4000] * 3, 128)],
 )
 def test_size_is_chosen_from_the_median_image(tmp_path: Path, shorter: list[int], size: int) -> None:
     paths = fill(tmp_path / "a", [(side, side + 100) for side in shorter])
@@ -84,3 +85,11 @@ def test_balance(tmp_path: Path) -> None:
     many = Balance(tuple("abcdefgh"), (2,) * 8, (1,) * 8).warnings()
     assert len(many) == 1
     assert "'e' (2) and 3 more" in many[0]
+
+
+def test_a_large_set_gets_smaller_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("torchcaps.data.datasets.image_folder")
+    monkeypatch.setattr(module, "MOST_BYTES", 3 * 3 * 64 * 64)
+    fit = fit_pictures(fill(tmp_path / "a", [(300, 300)] * 3))
+    assert fit.size == 64
+    assert "keeps 3 of them in a gigabyte of memory" in fit.reason

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from torchcaps.data.io.pictures import FORMATS, UnreadableError, decode_square
+from torchcaps.data.io.pictures import FORMATS, UnreadableError, decode_picture
 from torchcaps.errors import TorchcapsError
 
 ALL = {"formats": FORMATS, "most_pixels": 1_000_000}
@@ -35,7 +35,7 @@ def halves(width: int, height: int) -> Image.Image:
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM"])
 @pytest.mark.parametrize("size", [8, 100])
 def test_the_center_square_is_resized(kind: str, size: int) -> None:
-    found = decode_square(written(halves(400, 200), kind), size=size, grey=False, **ALL)
+    found = decode_picture(written(halves(400, 200), kind), size=size, grey=False, **ALL)
     assert (found.shape, found.dtype) == ((3, size, size), torch.uint8)
     for channel, rows in ((0, slice(0, size // 2 - 1)), (2, slice(size // 2 + 1, size))):
         assert (found[channel, rows] > 245).all()
@@ -46,7 +46,7 @@ def test_the_center_square_is_resized(kind: str, size: int) -> None:
 def test_exif_orientation_is_applied(kind: str) -> None:
     note = Image.Exif()
     note[0x0112] = 6  # to be turned a quarter to the right
-    found = decode_square(written(halves(300, 300), kind, exif=note), size=10, grey=False, **ALL)
+    found = decode_picture(written(halves(300, 300), kind, exif=note), size=10, grey=False, **ALL)
     assert (found[0, :, 6:] > 245).all()  # what was above is to the right
     assert (found[2, :, :4] > 245).all()
 
@@ -54,7 +54,7 @@ def test_exif_orientation_is_applied(kind: str) -> None:
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"])
 def test_gray_images_of_every_mode(mode: str) -> None:
     kind = "TIFF" if mode in ("CMYK", "I;16") else "PNG"
-    found = decode_square(written(Image.new(mode, (20, 30)), kind), size=8, grey=True, **ALL)
+    found = decode_picture(written(Image.new(mode, (20, 30)), kind), size=8, grey=True, **ALL)
     assert found.shape == (1, 8, 8)
 
 
@@ -68,29 +68,29 @@ def test_webp_takes_twice_the_memory_so_half_the_pixels(
     if "save_all" in settings:
         settings = settings | {"append_images": [Image.new("RGB", (30, 20), "red")]}
     content = written(Image.new("RGB", (30, 20)), "WEBP", **settings)
-    decode_square(content, size=8, grey=False, formats=FORMATS, most_pixels=1200)
+    decode_picture(content, size=8, grey=False, formats=FORMATS, most_pixels=1200)
     monkeypatch.delattr(Image, "open")
     with pytest.raises(TorchcapsError, match=r"^claims 30x20 pixels: at most 599 are allowed$"):
-        decode_square(content, size=8, grey=False, formats=FORMATS, most_pixels=1199)
+        decode_picture(content, size=8, grey=False, formats=FORMATS, most_pixels=1199)
 
 
 def test_one_pixel_too_many() -> None:
     with pytest.raises(TorchcapsError, match=r"^claims 31x20 pixels: at most 619 are allowed$"):
-        decode_square(written(Image.new("L", (31, 20)), "PNG"), size=8, grey=True, formats=FORMATS, most_pixels=619)
+        decode_picture(written(Image.new("L", (31, 20)), "PNG"), size=8, grey=True, formats=FORMATS, most_pixels=619)
 
 
 def test_formats_that_are_not_allowed(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     path.write_bytes(written(Image.new("L", (9, 9)), "TIFF"))
     with pytest.raises(UnreadableError, match=r"^cannot be read: "):
-        decode_square(path, size=8, grey=True, formats=("PNG",), most_pixels=100)
+        decode_picture(path, size=8, grey=True, formats=("PNG",), most_pixels=100)
 
 
 RAMP = np.arange(64, dtype="u1").reshape(8, 8) * 4  # every pixel another value
 
 
 def decoded(content: bytes, grey: bool = True) -> np.ndarray:
-    return decode_square(content, size=8, grey=grey, **ALL).numpy()
+    return decode_picture(content, size=8, grey=grey, **ALL).numpy()
 
 
 def tiff(values: np.ndarray, *, bits: int, photometric: int = 1, sample_format: int = 1) -> bytes:

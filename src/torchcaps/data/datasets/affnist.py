@@ -79,19 +79,19 @@ def transform_digits(digits: TensorImages, seed: int, side: int = CANVAS) -> Ten
     return TensorImages(images, digits.labels, digits.class_names, factors)
 
 
-def change_digits(digits: TensorImages, seed: int, side: int = CANVAS) -> TensorImages:
+def change_digits(digits: TensorImages, seed: int, size: tuple[int, int] = (CANVAS, CANVAS)) -> TensorImages:
     """Apply one random affine transform to each digit; its parameters, drawn from RANGES, become the factors.
 
-    ``side`` is the size of the result; shifts are scaled in proportion to it.
+    ``size`` are rows and columns of the result; shifts are scaled in proportion to the shorter side.
     """
     factors = _draw_factors(digits, seed, RANGES)
     matrices = _matrices(factors, factors["shear"])
     for name in ("shift_x", "shift_y"):
-        factors[name] = factors[name] * (side / CANVAS)
+        factors[name] = factors[name] * (min(size) / CANVAS)
     shifts = torch.stack([factors["shift_x"], factors["shift_y"]], dim=1)
-    images = torch.empty(len(digits), digits.shape[0], side, side, dtype=torch.uint8)
+    images = torch.empty(len(digits), digits.shape[0], *size, dtype=torch.uint8)
     for part in chunks(len(digits), AT_ONCE):
-        images[part] = _to_bytes(warp(as_floats(digits.images[part]), matrices[part], shifts[part], (side, side)))
+        images[part] = _to_bytes(warp(as_floats(digits.images[part]), matrices[part], shifts[part], size))
     return TensorImages(images, digits.labels, digits.class_names, factors)
 
 

@@ -11,13 +11,23 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchcaps.data.base import TensorImages
-from torchcaps.data.io.pictures import FORMATS, MOST_PIXELS, list_folder, list_table, open_picture, read_pictures
+from torchcaps.data.io.pictures import (
+    FORMATS,
+    MOST_PIXELS,
+    PictureSize,
+    list_folder,
+    list_table,
+    open_picture,
+    read_pictures,
+)
 from torchcaps.data.registry import DatasetRecord, datasets
+from torchcaps.data.transforms import expand_preset
 from torchcaps.errors import TorchcapsError, unknown_name
 
 FEW = 20  # training pictures of a class; with fewer, accuracy is mostly chance
@@ -68,7 +78,8 @@ def class_balance(train: TensorImages, test: TensorImages) -> Balance:
 
 LOOK_AT = 500  # pictures whose headers are read
 # From the smallest size that every model accepts to the largest that a laptop trains in minutes.
-SIDES = (28, 32, 40, 48)
+SIDES = (28, 32, 40, 48, 64, 96, 128)
+MOST_BYTES = 1 << 30  # of all pictures in memory; a larger set gets smaller pictures
 GREY_MODES = ("1", "L", "LA", "I", "I;16", "I;16B", "F")
 
 
@@ -90,6 +101,10 @@ def fit_pictures(paths: Sequence[Path]) -> Fit:
     middle = int(statistics.median_low(shorter))
     size = max((side for side in SIDES if side <= middle), default=SIDES[0])
     grey = all(mode in GREY_MODES for _, mode in found)
+    fitting = [side for side in SIDES if len(paths) * side**2 * (1 if grey else 3) <= MOST_BYTES]
+    if size > max(fitting, default=SIDES[0]):
+        size = max(fitting, default=SIDES[0])
+        return Fit(size, grey, f"the most that keeps {len(paths):,} of them in a gigabyte of memory")
     if middle < SIDES[0]:
         why = f"the least that every model takes; half of them have a shorter side of at most {middle} pixels"
     elif size == SIDES[-1]:
@@ -132,16 +147,34 @@ class ImageFolder:
 
 
 def open_images(
-    root: str | Path, *, size: int | None = None, grey: bool | None = None, seed: int = 0, strict: bool = False
+    root: str | Path, *, size: PictureSize | None = None, grey: bool | None = None, seed: int = 0, strict: bool = False
 ) -> ImageFolder:
     """Read a folder or a CSV file of pictures; a fifth of each class, drawn by the seed, is for testing.
 
-    The largest center square of each picture is scaled to ``size`` x ``size``. By default, size and color mode are
-    chosen from the pictures. Broken files and files outside the folder (through a link or "..") are skipped and
-    listed, or raise an error if ``strict``.
+    The largest center part of each picture is scaled to ``size``, one number for a square, or height and width. By
+    default, size and color mode are chosen from the pictures. Broken files and files outside the folder (through a link
+    or "..") are skipped and listed, or raise an error if ``strict``.
     """
-    if size is not None and size not in SIZES:
-        raise TorchcapsError(f"cannot bring pictures to {size} pixels: choose {SIZES.start} to {SIZES.stop - 1}")
+    whole, files, skipped = read_labeled(root, size=size, grey=grey, strict=strict)
+    for_training, for_test = divide_by_class(whole.labels, whole.class_names, seed)
+    labels = [whole.class_names[label] for label in whole.labels.tolist()]
+    found = picture_digests(whole.images, labels, files)
+    return ImageFolder(whole.where(for_training), whole.where(for_test), skipped, found)
+
+
+def read_labeled(
+    root: str | Path,
+    *,
+    size: PictureSize | None = None,
+    grey: bool | None = None,
+    strict: bool = False,
+    fewest_classes: int = 2,
+) -> tuple[TensorImages, list[str], tuple[str, ...]]:
+    """Read all pictures of a folder or a CSV file; return them with their file names and the skipped files."""
+    if size is not None and not all(side in SIZES for side in (size if isinstance(size, tuple) else (size,))):
+        raise TorchcapsError(
+            f"cannot bring pictures to {size_text(size)} pixels: choose {SIZES.start} to {SIZES.stop - 1}"
+        )
     root = Path(root)
     entries = list_entries(root)
     paths = [path for path, _ in entries]
@@ -161,17 +194,14 @@ def open_images(
         if not isinstance(picture, str)
     ]
     names = tuple(sorted({label for _, label, _ in good}))
-    if len(names) < 2:
+    if len(names) < fewest_classes:
         raise TorchcapsError(
-            f"{root} has pictures of {len(names)} classes, at least 2 are needed: one subfolder for each"
+            f"{root} has pictures of {len(names)} classes, at least {fewest_classes} are needed: one subfolder for each"
         )
     labels = torch.tensor([names.index(label) for _, label, _ in good])
-    whole = TensorImages(torch.stack([picture for picture, _, _ in good]), labels, names)
-    for_training, for_test = divide_by_class(labels, names, seed)
     base = root.parent if root.is_file() else root
     files = [Path(os.path.relpath(path, base)).as_posix() for _, _, path in good]
-    found = picture_digests(whole.images, [label for _, label, _ in good], files)
-    return ImageFolder(whole.where(for_training), whole.where(for_test), skipped, found)
+    return TensorImages(torch.stack([picture for picture, _, _ in good]), labels, names), files, skipped
 
 
 def picture_digests(images: Tensor, labels: Sequence[str], files: Sequence[str]) -> dict[str, str]:
@@ -217,18 +247,59 @@ def divide_by_class(labels: Tensor, names: Sequence[str], seed: int) -> tuple[Te
 SETTINGS = ("size", "grey", "seed", "strict")
 
 
-def parse_name(text: str) -> tuple[str, dict[str, int]]:
-    """Parse the text after ``images:`` into the folder or CSV file and the settings."""
+def size_text(size: PictureSize) -> str:
+    """Return a size as it is written in a name.
+
+    >>> size_text(64), size_text((64, 48))
+    ('64', '64x48')
+    """
+    return str(size) if isinstance(size, int) else f"{size[0]}x{size[1]}"
+
+
+def parse_name(text: str) -> tuple[str, dict[str, Any]]:
+    """Parse the text after ``images:`` into the folder or CSV file and the settings.
+
+    >>> parse_name("photos,size=64x48,grey=1")
+    ('photos', {'size': (64, 48), 'grey': 1})
+    """
     root, *parts = re.split(r",(?=\w+=)", text)
-    chosen: dict[str, int] = {}
+    chosen: dict[str, Any] = {}
     for part in parts:
         name, _, value = part.partition("=")
         if name not in SETTINGS:
             raise unknown_name("setting of images", name, SETTINGS)
-        if not value.isdecimal():
-            raise TorchcapsError(f"'{part}' should be written {name}=NUMBER")
-        chosen[name] = int(value)
+        sides = value.split("x") if name == "size" else [value]
+        if len(sides) > 2 or not all(side.isdecimal() and len(side) < 10 for side in sides):
+            wanted = "NUMBER, or size=HEIGHTxWIDTH" if name == "size" else "NUMBER"
+            raise TorchcapsError(f"'{part}' should be written {name}={wanted}")
+        chosen[name] = int(value) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
     return root, chosen
+
+
+def own_folder(data: str) -> Path | None:
+    """Return the folder or CSV file of a dataset of one's own pictures, without opening it; None for other datasets."""
+    family, _, text = data.partition(":")
+    return Path(parse_name(text)[0]) if family == FAMILY else None
+
+
+def display_name(data: str) -> str:
+    """Return the name of a dataset for a heading: for the user's own images, the name of their folder.
+
+    >>> display_name("images:/home/me/photos,size=64,grey=0"), display_name("mnist")
+    ('photos', 'mnist')
+    """
+    folder = own_folder(data)
+    return data if folder is None else folder.name
+
+
+def relocated(data: str, root: Path) -> str:
+    """Return the name of a dataset of one's own pictures after its folder was moved to ``root``.
+
+    >>> relocated("images:/old/photos,size=64,grey=0", Path("/new"))
+    'images:/new,size=64,grey=0'
+    """
+    old = parse_name(data.partition(":")[2])[0]
+    return f"{FAMILY}:{Path(root).absolute()}{data.removeprefix(f'{FAMILY}:{old}')}"
 
 
 @functools.lru_cache(maxsize=1)
@@ -238,12 +309,12 @@ def fit_folder(root: str) -> Fit:
 
 
 @functools.lru_cache(maxsize=1)  # training, test and listing open the same folder
-def read_once(root: str, size: int, grey: int, seed: int = 0, strict: int = 0) -> ImageFolder:
+def read_once(root: str, size: PictureSize, grey: int, seed: int = 0, strict: int = 0) -> ImageFolder:
     """See :func:`open_images`."""
     return open_images(root, size=size, grey=bool(grey), seed=seed, strict=bool(strict))
 
 
-def completed(text: str) -> tuple[str, dict[str, int]]:
+def completed(text: str) -> tuple[str, dict[str, Any]]:
     """Like ``parse_name``, with size and color mode chosen where they are not given."""
     root, chosen = parse_name(text)
     if not {"size", "grey"} <= chosen.keys():
@@ -263,8 +334,9 @@ def images_record(text: str) -> DatasetRecord:
     root, chosen = completed(text)
     folder = read_once(root, **chosen)
     sets = {"train": folder.train, "test": folder.test}
+    settings = "".join(f",{name}={size_text(chosen[name])}" for name in SETTINGS if name in chosen)
     return DatasetRecord(
-        name=f"{FAMILY}:{root}" + "".join(f",{name}={chosen[name]}" for name in SETTINGS if name in chosen),
+        name=f"{FAMILY}:{Path(root).absolute()}{settings}",  # absolute, so that a run works from any directory
         description=f"your own pictures in {root}",
         shape=folder.train.shape,
         class_names=folder.train.class_names,
@@ -273,7 +345,7 @@ def images_record(text: str) -> DatasetRecord:
         citation=root,
         open=lambda split: sets[split],
         digests=folder.digests,
-        augmentation="shift=2,flip=0.5",
+        augmentation=expand_preset("light", min(folder.train.shape[1:])),
     )
 
 

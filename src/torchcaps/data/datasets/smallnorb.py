@@ -28,7 +28,7 @@ from torchcaps.data.datasets.viewpoints import (
 from torchcaps.data.io.cache import Tensors, cached
 from torchcaps.data.io.download import File, data_cache, fetch_files, locate_file
 from torchcaps.data.io.formats import read_matrix
-from torchcaps.data.io.pictures import decode_square
+from torchcaps.data.io.pictures import decode_picture
 from torchcaps.data.io.sources import Mirror
 from torchcaps.data.registry import DatasetRecord, datasets
 from torchcaps.errors import TorchcapsError
@@ -126,7 +126,7 @@ def decode_jpeg(archive: zipfile.ZipFile, name: str) -> Tensor:
     """Decode one JPEG of an archive: uint8 (1, 96, 96)."""
     if archive.getinfo(name).file_size > JPEG_SIDE**2:
         raise TorchcapsError(f"{name} has more bytes than its {JPEG_SIDE}x{JPEG_SIDE} pixels: no JPEG of smallNORB")
-    return decode_square(archive.read(name), size=JPEG_SIDE, grey=True, formats=("JPEG",), most_pixels=JPEG_SIDE**2)
+    return decode_picture(archive.read(name), size=JPEG_SIDE, grey=True, formats=("JPEG",), most_pixels=JPEG_SIDE**2)
 
 
 def read_jpegs(folder: Path, split: str) -> Tensors:

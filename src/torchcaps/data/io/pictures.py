@@ -1,4 +1,4 @@
-"""Find picture files and decode them to square images, with a limit on the number of pixels."""
+"""Find picture files and decode them to images of one size, with a limit on the number of pixels."""
 
 from __future__ import annotations
 
@@ -53,36 +53,42 @@ def open_picture(source: Path | bytes, *, formats: tuple[str, ...], most_pixels:
         raise UnreadableError(f"cannot be read: {error}") from error
 
 
-def decode_square(source: Path | bytes, *, size: int, grey: bool, formats: tuple[str, ...], most_pixels: int) -> Tensor:
-    """Decode the largest center square of a picture, resized: uint8 (1 or 3, size, size).
+PictureSize = int | tuple[int, int]  # a square, or height and width
+
+
+def decode_picture(
+    source: Path | bytes, *, size: PictureSize, grey: bool, formats: tuple[str, ...], most_pixels: int
+) -> Tensor:
+    """Decode the largest center part of a picture with the wanted aspect ratio, resized: uint8 (1 or 3, H, W).
 
     16-bit values are scaled by the bit depth, floating-point values must be in [0, 1], and transparent pictures are
     composited on white. Pictures with an unknown value range are rejected.
     """
     mode = "L" if grey else "RGB"
+    height, width = (size, size) if isinstance(size, int) else size
     with open_picture(source, formats=formats, most_pixels=most_pixels) as picture:
-        picture.draft(mode, (2 * size, 2 * size))  # decode a JPEG at a reduced size
+        picture.draft(mode, (2 * width, 2 * height))  # decode a JPEG at a reduced size
         clear = picture.info.get("transparency")
         if isinstance(clear, tuple) and any(";16" in str(tile[3]) for tile in getattr(picture, "tile", ())):
             picture.info["transparency"] = tuple(value >> 8 for value in clear)  # Pillow reads 16-bit colors as 8-bit
         ImageOps.exif_transpose(picture, in_place=True)
         if picture.mode.startswith(("I", "F")):
-            square = _deep_square(picture, size).convert(mode)
+            fitted = _deep_picture(picture, (width, height)).convert(mode)
         elif "transparency" in picture.info or picture.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
-            square = _fit(picture.convert("RGBA"), size)  # Pillow resizes with premultiplied alpha
-            square = Image.alpha_composite(Image.new("RGBA", square.size, "white"), square).convert(mode)
+            fitted = _fit(picture.convert("RGBA"), (width, height))  # Pillow resizes with premultiplied alpha
+            fitted = Image.alpha_composite(Image.new("RGBA", fitted.size, "white"), fitted).convert(mode)
         else:
-            square = _fit(picture if picture.mode == mode else picture.convert(mode), size)
-    pixels = torch.from_numpy(np.array(square))
+            fitted = _fit(picture if picture.mode == mode else picture.convert(mode), (width, height))
+    pixels = torch.from_numpy(np.array(fitted))
     return pixels.unsqueeze(0) if grey else pixels.permute(2, 0, 1).contiguous()
 
 
-def _fit(picture: Image.Image, size: int) -> Image.Image:
-    return ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)
+def _fit(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
+    return ImageOps.fit(picture, size, Image.Resampling.BILINEAR)
 
 
-def _deep_square(picture: Image.Image, size: int) -> Image.Image:
-    """Return the center square of a grayscale picture with more than 8 bits per pixel, converted to 8 bits."""
+def _deep_picture(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Return the center of a grayscale picture with more than 8 bits per pixel, converted to 8 bits."""
     tags = getattr(picture, "tag_v2", {})  # TIFF only
     if picture.mode == "F":
         values = np.asarray(picture)
@@ -166,18 +172,18 @@ def list_table(table: Path) -> list[tuple[Path, str]]:
     return [(table.parent / path, label) for path, label in pairs]
 
 
-def picture_form(shape: tuple[int, int, int]) -> tuple[int, bool]:
-    """Return the size of the square and whether it is grayscale, for a model with this image shape."""
+def picture_form(shape: tuple[int, int, int]) -> tuple[tuple[int, int], bool]:
+    """Return height and width, and whether pictures are grayscale, for a model with this image shape."""
     channels, height, width = shape
-    if channels not in (1, 3) or height != width:
+    if channels not in (1, 3):
         raise TorchcapsError(
-            f"pictures are read as square grayscale or RGB images, but the model expects {shape} (channels, height, "
+            f"pictures are read as grayscale or RGB images, but the model expects {shape} (channels, height, "
             "width): use images of the dataset that it was trained on"
         )
-    return height, channels == 1
+    return (height, width), channels == 1
 
 
-def read_pictures(paths: Sequence[Path], *, boundary: Path | None, size: int, grey: bool) -> list[Tensor | str]:
+def read_pictures(paths: Sequence[Path], *, boundary: Path | None, size: PictureSize, grey: bool) -> list[Tensor | str]:
     """Call ``read_picture`` for each path in several threads; results keep the order of the paths."""
     read = functools.partial(read_picture, boundary=boundary, size=size, grey=grey)
     pictures: list[Tensor | str] = []
@@ -188,8 +194,8 @@ def read_pictures(paths: Sequence[Path], *, boundary: Path | None, size: int, gr
     return pictures
 
 
-def read_picture(path: Path, *, boundary: Path | None, size: int, grey: bool) -> Tensor | str:
-    """Return a uint8 image (C, size, size), or an error message.
+def read_picture(path: Path, *, boundary: Path | None, size: PictureSize, grey: bool) -> Tensor | str:
+    """Return a uint8 image (C, H, W), or an error message.
 
     The path must resolve to a file inside ``boundary``; None allows any.
     """
@@ -198,7 +204,7 @@ def read_picture(path: Path, *, boundary: Path | None, size: int, grey: bool) ->
             return f"{path} is outside {boundary}"
         if not path.is_file():  # opening a pipe would block forever
             return f"{path} is not a file"
-        return decode_square(path, size=size, grey=grey, formats=FORMATS, most_pixels=MOST_PIXELS)
+        return decode_picture(path, size=size, grey=grey, formats=FORMATS, most_pixels=MOST_PIXELS)
     except TorchcapsError as error:
         return f"{path} {error}"
     except (OSError, RuntimeError) as error:  # circular links and invalid file names

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.reference import intervals as slow
-from torchcaps.reproduce.intervals import (
+from torchcaps.analysis.intervals import (
     holm_adjust,
     mean_interval,
     paired_interval,
