@@ -99,7 +99,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         torchcaps.from_pretrained("nowhere")
     monkeypatch.setattr("torchcaps.errors.find_spec", lambda name: None)
     for use in (lambda: torchcaps.from_pretrained("a/b"), lambda: torchcaps.push_to_hub(tmp_path, "a/b")):
-        with pytest.raises(TorchcapsError, match=r"the Hub needs huggingface_hub: pip install 'torchcaps\[hub\]'"):
+        with pytest.raises(TorchcapsError, match="the Hub needs huggingface_hub: "):
             use()
 
 

@@ -176,7 +176,7 @@ def tune_rate_command(
     flags = {key: value for key, value in locals().items() if key not in (*NOT_SETTINGS, "steps")}
     if out.suffix not in (".png", ".svg"):
         raise TorchcapsError(f"--out should be a file name that ends in .png or .svg, got '{out}'")
-    from torchcaps.compare.own_images import display_name
+    from torchcaps.data.datasets.image_folder import display_name
     from torchcaps.environment import describe_environment
     from torchcaps.train import resolve
     from torchcaps.train.tune_rate import draw_rate_test, tune_rate
