@@ -264,9 +264,9 @@ def pilots(result: Result) -> str:
                 *(found or ["failed", "", ""]),
             ]
         )
-    words = """One training of one seed for each kind of training in profile desk, evaluated on up to 6,000 validation
-images: the accuracy to expect, and what it costs. Rows of one training that differ in schedule, batches or images
-are trials. `python -m benchmarks.pilots` repeats them.
+    words = """Trainings of profile desk that were tried so far, one seed each, evaluated on up to 6,000 validation
+images: the accuracy to expect, and its cost. Kinds of training that are not listed have had no pilot.
+`python -m benchmarks.pilots` repeats them.
 """
     columns = ["pilot", "training", "schedule", "batch", "validation accuracy", "images", "core-seconds"]
     return f"{words}\n{table(columns, rows)}\n"
