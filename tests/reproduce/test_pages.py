@@ -58,6 +58,9 @@ def test_page_of_a_paper_has_numbers_tests_warnings_and_captions(report: PaperRe
     assert "<p class='warning'>zero &lt;gradients&gt;</p>" in page
     assert "Profile laptop, 1 to 2 seeds, 2,000 training images, 1 epoch" in page
     assert "id='both-laptop'" in page
+    contents = page[page.index("<nav class='contents'") : page.index("<h2 id='claims'>")]
+    assert contents.count("<a href='#") == 1 + len(report.sections), "claims, and every table and figure"
+    assert page.count("<details>") == len(report.claims), "comparisons are folded"
     assert page.count("<figure>") == 2, "curves, and the saved picture"
     assert base64.b64encode(PIXEL).decode() in page
 
@@ -69,7 +72,8 @@ def test_pages_are_escaped_and_self_contained(report: PaperReport, tmp_path: Pat
         for foreign in ("<script", "<i>more", "capsules <b>", "<a bug", "<gradients"):
             assert foreign not in page
         links = re.findall(r"""(?:src|href|srcset)=['"]([^'"]*)['"]""", page)
-        assert all(re.match(r"data:image/|(index|made2020)\.html", link) for link in links)
+        assert all(re.match(r"data:image/|(index|made2020)\.html|#", link) for link in links)
+        assert {link[1:] for link in links if link.startswith("#")} <= set(re.findall(r"id='([^']*)'", page))
         assert "http" not in re.sub(r"base64,[^']*", "", page)
         assert "url(" not in page
 

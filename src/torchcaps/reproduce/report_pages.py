@@ -92,15 +92,27 @@ def paper_html(report: PaperReport, papers: Sequence[str]) -> str:
     claims = ""
     if report.claims:
         totals = describe_totals([report.claims], report.cost)
-        claims = f"<h2>Claims</h2>\n<p class='lead'>{totals}</p>\n<p>{HOW_JUDGED}</p>\n"
+        claims = f"<h2 id='claims'>Claims</h2>\n<p class='lead'>{totals}</p>\n<p>{HOW_JUDGED}</p>\n"
         claims += _claims_html(report, details=True)
     sections = "\n".join(_section_html(report, section) for section in report.sections)
     return (
         f"<nav><a href='index.html'>All papers</a> {links}</nav>\n"
         f"<h1>{html.escape(spec.title)}</h1>\n<p>{html.escape(spec.authors)} ({html.escape(spec.paper)})</p>\n"
-        f"<p>{html.escape(spec.about)}</p>\n{claims}\n{sections}\n"
+        f"<p>{html.escape(spec.about)}</p>\n{_contents_html(report)}\n{claims}\n{sections}\n"
         f"<footer>{html.escape(describe_origin(report.results))}</footer>"
     )
+
+
+def _contents_html(report: PaperReport) -> str:
+    """Return the table of contents of a paper's page."""
+    links = [("claims", f"Claims ({len(report.claims)})")] if report.claims else []
+    names = [section.name for section in report.sections]
+    for section in report.sections:
+        title = section_title(section.name, report.spec.tables[section.name].title)
+        several = f" (profile {section.profile})" if names.count(section.name) > 1 else ""
+        links.append((f"{section.name}-{section.profile}", title + several))
+    items = "".join(f"<li><a href='#{name}'>{html.escape(title)}</a></li>" for name, title in links)
+    return f"<nav class='contents' aria-label='Contents'><ul>{items}</ul></nav>"
 
 
 def _claims_html(report: PaperReport, *, details: bool) -> str:
@@ -121,9 +133,12 @@ def _claim_html(report: PaperReport, profile: Profile, verdict: ClaimVerdict, *,
     if details:
         # What a claim lacks is listed once, not for each comparison.
         results = (_comparison_html(result, with_gaps=not verdict.gaps) for result in verdict.comparisons)
-        text += f"<ul class='findings'>{''.join(results)}</ul>"
+        findings = f"<ul class='findings'>{''.join(results)}</ul>"
         if verdict.gaps:
-            text += f"<p class='gap'>Missing: {html.escape(describe_gaps(verdict))}</p>"
+            findings += f"<p class='gap'>Missing: {html.escape(describe_gaps(verdict))}</p>"
+        count = len(verdict.comparisons)
+        summary = f"{count} comparison{'' if count == 1 else 's'}{', and what is missing' if verdict.gaps else ''}"
+        text += f"<details><summary>{summary}</summary>{findings}</details>"
         text += "".join(f"<p class='caution'>{html.escape(caution)}</p>" for caution in verdict.cautions)
     elif verdict.gaps:
         text += f" <p class='gap'>{html.escape(describe_gaps(verdict, MOST_GAPS))}</p>"
