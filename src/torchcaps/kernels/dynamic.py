@@ -41,8 +41,9 @@ def fused_dynamic_applies(factors: VoteFactors) -> bool:
 
         _, inner, size, types = factors.weight.shape
         return len(factors.weight) == slots and dynamic_tile_fits(inner, types, size)
-    worthwhile = len(factors.poses) >= FEWEST_IMAGES or kernel_choice() == "fast"
-    return fused_is_chosen() and worthwhile and runs_compiled(factors.poses) and runs_compiled(factors.weight)
+    if not (fused_is_chosen() and runs_compiled(factors.poses) and runs_compiled(factors.weight)):
+        return False  # before the batch size is read: torch.export would fix it
+    return len(factors.poses) >= FEWEST_IMAGES or kernel_choice() == "fast"
 
 
 def fused_dynamic_routing(
