@@ -22,7 +22,7 @@ MAY_USE = {
     "layers": {"functional", "kernels", "routing"},
     "models": {"functional", "kernels", "routing", "layers", "losses"},
     "analysis": {"functional", "routing", "layers", "models", "data"},
-    "attacks": {"functional", "models", "data"},
+    "attacks": {"functional", "layers", "models", "data"},
     "train": {"analysis", "models", "losses", "data", "routing", "kernels", "plugins"},
     "pretrained": {"models", "train"},
     "prediction": {"pretrained", "train", "analysis", "models", "data"},

@@ -16,6 +16,7 @@ from torchcaps.analysis.explainers import (
     explain_couplings,
     explain_dead_capsules,
     explain_decoding,
+    explain_dynamics,
     explain_entropy,
     explain_perturbation,
     explain_votes,
@@ -38,6 +39,7 @@ EXPLANATIONS: dict[str, Callable[[ExplainInput], Explanation]] = {
     "decoding": explain_decoding,
     "entropy": explain_entropy,
     "dead": explain_dead_capsules,
+    "dynamics": explain_dynamics,
     "compactness": explain_compactness,
     "alignment": explain_alignment,
 }

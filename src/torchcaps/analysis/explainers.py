@@ -18,11 +18,13 @@ from torchcaps.analysis.couplings import (
     vote_histograms,
     vote_maps,
 )
+from torchcaps.analysis.dynamics import describe_dynamics, measure_dynamics
 from torchcaps.analysis.explanation import ExplainInput, Explanation
 from torchcaps.analysis.figures import (
     activity_chart,
     alignment_chart,
     compactness_chart,
+    dynamics_chart,
     entropy_chart,
     image_sheet,
     map_sheet,
@@ -244,6 +246,21 @@ def explain_entropy(inputs: ExplainInput) -> Explanation:
         "Relative entropy of the couplings, averaged over the images shown: 1 if all are equal, 0 if one takes all.",
         data,
         {"entropy": entropy_chart(data)},
+    )
+
+
+def explain_dynamics(inputs: ExplainInput) -> Explanation:
+    """Measure how many parents are starved, and how much of the couplings is the same for every image."""
+    images = inputs.sample.images
+    with progress_bar("dynamics", len(images)) as advance:
+        layers = measure_dynamics(inputs.model, images, advance=advance)
+    return Explanation(
+        describe_dynamics(layers),
+        "Starved: share of the parents that receive less than a tenth of the mean coupling, over all images. Static: "
+        "share of the variance of the couplings that is the same for every image; a routing that parses images has "
+        "neither. Moved: mean change of a coupling from the first to the last iteration.",
+        {each.name: asdict(each) for each in layers},
+        {"dynamics": dynamics_chart(layers)},
     )
 
 

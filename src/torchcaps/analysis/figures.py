@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from torchcaps.analysis.couplings import CapsuleActivity
+from torchcaps.analysis.dynamics import RoutingDynamics
 from torchcaps.analysis.inspection import Extent
 from torchcaps.analysis.style import COLORS, GRAY, as_rgb, figure_style, figure_text, hide_axes, new_figure, tile_images
 
@@ -129,6 +130,22 @@ def entropy_chart(data: dict[str, list[dict[str, Any]]]) -> Figure:
         axes.set(ylim=(0, 1.12), ylabel="entropy / maximum")
         if most > 1:
             axes.legend(fontsize=8, bbox_to_anchor=(1, 1), loc="upper left")
+    return figure
+
+
+def dynamics_chart(layers: Sequence[RoutingDynamics]) -> Figure:
+    """Plot the shares of starved parents and of static variance, a group of bars per layer."""
+    with figure_style():
+        figure = new_figure(2.2 + 1.6 * len(layers), 3.2)
+        axes = figure.add_subplot()
+        shares = {"starved": [each.starved for each in layers], "static": [each.static or 0.0 for each in layers]}
+        for number, (name, values) in enumerate(shares.items()):
+            places = [index + 0.4 * (number - 0.5) for index in range(len(layers))]
+            bars = axes.bar(places, values, width=0.35, label=name, color=COLORS[number])
+            axes.bar_label(bars, fmt="%.2f", fontsize=8)
+        axes.set_xticks(range(len(layers)), [each.name for each in layers])
+        axes.set(ylim=(0, 1.12), ylabel="share")
+        axes.legend(fontsize=8, bbox_to_anchor=(1, 1), loc="upper left")
     return figure
 
 

@@ -14,6 +14,7 @@ from torchcaps.attacks.result import AttackResult
 from torchcaps.attacks.square import Square
 from torchcaps.attacks.transfer import Transfer
 from torchcaps.attacks.universal import Universal, UniversalPGD
+from torchcaps.attacks.vote import VoteFGSM, VotePGD
 
 __all__ = [
     "BIM",
@@ -31,6 +32,8 @@ __all__ = [
     "Transfer",
     "Universal",
     "UniversalPGD",
+    "VoteFGSM",
+    "VotePGD",
     "attacks",
     "create_attack",
     "logits_views",

@@ -43,6 +43,10 @@ def train_command(
     ] = None,
     clip_norm: o.ClipNorm = None,
     weight_decay: Annotated[float | None, typer.Option(help="Weight decay.  [default: the optimizer's]")] = None,
+    adversarial: Annotated[
+        str | None,
+        typer.Option(help="Adversarial training, 'pgd:EPSILON:STEPS' or 'trades:EPSILON:STEPS:BETA'.  [default: none]"),
+    ] = None,
     augmentation: o.Augmentation = None,
     balance: o.Balance = None,
     seed: o.Seed = None,

@@ -21,7 +21,7 @@ THREADS: dict[Profile, int] = {"desk": 1}  # per training; otherwise as many as 
 # Settings that affect how a run is executed, but not its weights.
 IGNORED_SETTINGS = {"seed", "device", "devices", "nodes", "strategy", "save_minutes"}
 # Settings that older results do not have: at None they do not change a fingerprint.
-LATER_SETTINGS = {"clip_norm", "weight_decay", "margin_pace", "balance", "start_from"}
+LATER_SETTINGS = {"adversarial", "clip_norm", "weight_decay", "margin_pace", "balance", "start_from"}
 
 
 @dataclass(frozen=True)

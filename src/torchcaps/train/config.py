@@ -24,6 +24,7 @@ from torchcaps.models import Model, create_model, models
 from torchcaps.models.backbone import choose_backbone
 from torchcaps.models.registry import BACKBONE_SETTINGS
 from torchcaps.routing.base import LayerShape
+from torchcaps.train.adversarial import parse_adversarial
 from torchcaps.train.checkpoint import check_weights
 from torchcaps.train.optimizers import make_schedule, optimizers, peak_rate
 
@@ -66,6 +67,7 @@ class RunConfig(BaseModel):
     balance: Literal["weights", "sample"] | None = None  # weigh the loss by class, or show classes equally often
     start_from: str | None = None  # the network whose weights the run starts with; they are in the run directory
     margin_pace: float | None = Field(default=None, ge=0)  # how much of its schedule the loss completes; None: all
+    adversarial: str | None = None  # such as "pgd:0.1:5": train on perturbed images; None: on clean ones
     device: str = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = "auto"
     devices: int = Field(default=1, ge=1, le=1024)  # processes per machine, one device each; they share a batch
@@ -214,6 +216,11 @@ def resolve(**given: Any) -> RunConfig:
         )
     if config.balance and several:
         raise TorchcapsError(f"balance needs one label per image, but {config.data} has {dataset.labels_per_image}")
+    if config.adversarial is not None and several:
+        raise TorchcapsError(
+            f"adversarial training needs one label per image, but {config.data} has {dataset.labels_per_image}: "
+            "choose another dataset, or train on clean images"
+        )
     stop_splits = ["validation", *(split for split in dataset.splits if split not in ("train", "test"))]
     if config.stop_on not in stop_splits:
         raise unknown_name("split to stop on", config.stop_on, stop_splits)
@@ -234,6 +241,8 @@ def check_names(config: RunConfig) -> None:
     losses.get(config.loss)
     make_schedule(config.schedule)
     Augmentation(config.augmentation)
+    if config.adversarial is not None:
+        parse_adversarial(config.adversarial)
 
 
 def validate_config(values: dict[str, Any]) -> RunConfig:

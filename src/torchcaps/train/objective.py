@@ -14,6 +14,7 @@ from torchcaps.data import ImageSet, center_crop
 from torchcaps.losses import losses, one_hot, reconstruction_loss
 from torchcaps.models import Model, Output
 from torchcaps.progress import progress_bar
+from torchcaps.train.adversarial import parse_adversarial
 from torchcaps.train.checkpoint import full_tensor
 from torchcaps.train.config import RunConfig
 
@@ -29,6 +30,7 @@ class Objective(nn.Module):
         self.model = model
         self.loss = losses.get(config.loss)
         self.over_pixels, self.reconstruction_weight = config.reconstruction, config.reconstruction_weight
+        self.adversarial = None if config.adversarial is None else parse_adversarial(config.adversarial)
 
     def forward(
         self,
@@ -48,10 +50,17 @@ class Objective(nn.Module):
             progress: fraction of the training steps that are done; some losses depend on it.
             jitter: (B, 2), contrast and brightness that the model applies after its preprocessing.
         """
+        adversarial, seen = self.adversarial, images
+        moved = None if adversarial is None else adversarial.perturb(self.model, images, labels, jitter)
+        if adversarial is not None and adversarial.name == "pgd" and moved is not None:
+            seen = moved
         # No check for NaN here: the training loop checks the loss, keeps the last good state and stops all processes.
-        output = self.model(images, check_finite=False, jitter=jitter)
+        output = self.model(seen, check_finite=False, jitter=jitter)
         present = one_hot(labels, self.model.classes)
         total = self._classification_loss(output, present, labels, progress)
+        if adversarial is not None and adversarial.name == "trades":
+            worst = self.model(moved, check_finite=False, jitter=jitter).logits
+            total = total + adversarial.beta * adversarial.divergence(output.logits, worst)
         if self.reconstruction_weight and self.model.decoder is not None:
             wanted = targets if targets is not None and self.model.decoder.conditional else images.unsqueeze(1)
             rows, columns = self.model.decoder.drawn_shape[1:]
