@@ -155,7 +155,7 @@ def _detect(
     from torchcaps.evaluate.clean import test_images
     from torchcaps.evaluate.detection import default_sources, measure_detection
     from torchcaps.files import file_name, write_json
-    from torchcaps.pretrained.loading import open_trained, output_folder
+    from torchcaps.pretrained.loading import ROOT, open_trained, output_folder
     from torchcaps.train import load
 
     results = []
@@ -170,7 +170,8 @@ def _detect(
             epsilon=epsilon,
             baseline=load(open_trained(source).path) if source else None,
         )
-        about = {"run": str(run.path), "baseline": str(source) if source else None}
+        name = run.path.name if run.path.parent == ROOT else str(run.path)
+        about = {"run": name, "baseline": str(source) if source else None}
         folder = out / file_name(run.path.name) if out else output_folder(run, "evaluation")
         target = folder / "detection.json"
         write_json(target, about | found | {"environment": describe_environment()})
