@@ -1,7 +1,7 @@
 """Training speed and memory at 128x128 RGB with 8 classes, one thread: python -m benchmarks.large_images [MODEL ...]
 
-Each model runs in a process of its own, so that the peak of its memory is its own. A step is the objective of a training
-run, its backward pass and the optimizer, on random images in batches of 32. Results are written to
+Each model runs in a process of its own, so that the peak of its memory is its own. A step is the objective of a
+training run, its backward pass and the optimizer, on random images in batches of 32. Results are written to
 results/large-images.json.
 """
 

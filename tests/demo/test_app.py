@@ -69,6 +69,17 @@ def test_predicts_as_the_model_does(
     assert sum(each["label"] == label for each, label in zip(answers, labels, strict=True)) >= 36  # of 40
 
 
+def test_noise_is_unlike_the_training_images(client: httpx.Client, digits: Digits) -> None:
+    noise = torch.rand(1, 28, 28, generator=torch.Generator().manual_seed(0))
+    odd = ask(client, "predict", model="capsnet-mnist-laptop", image=rows(noise))
+    assert odd["unusual"] is True
+    assert odd["reconstruction_percentile"] == 100
+    usual = [ask(client, "predict", model="capsnet-mnist-laptop", image=rows(image)) for image in digits[0][:10]]
+    assert sum(each["unusual"] for each in usual) <= 1
+    plain = ask(client, "predict", model="convnet-avg-mnist-laptop", image=rows(noise))
+    assert "unusual" not in plain, "it has no decoder"
+
+
 def test_transform_is_the_librarys(client: httpx.Client, digits: Digits) -> None:
     image = digits[0][7]
     answer = ask(client, "predict", image=rows(image), transform={"rotate": 30, "shift_x": 2})
@@ -129,7 +140,8 @@ def test_even_share_is_the_mean_over_all_classes(client: httpx.Client, digits: D
 
 def test_prediction_names_the_class_and_returns_no_image(client: httpx.Client, digits: Digits) -> None:
     answer = client.post("/api/predict", json={"model": NAME, "image": rows(digits[0][4])}).json()
-    assert set(answer) == {"model", "label", "class_name", "probability", "probabilities"}
+    judged = {"reconstruction_percentile", "unusual"}
+    assert set(answer) == {"model", "label", "class_name", "probability", "probabilities"} | judged
     assert answer["class_name"] == str(answer["label"])
     shares = answer["probabilities"]
     assert answer["probability"] == max(shares.values()) == shares[answer["class_name"]]

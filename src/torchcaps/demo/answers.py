@@ -31,6 +31,7 @@ from torchcaps.demo.served import ServedModel
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model, Output
 from torchcaps.routing.em import EMRouting
+from torchcaps.train.run_images import reconstruction_errors
 
 PGD = {"steps": 10, "relative_step": 0.25}
 MAX_PASSES = 45  # forward passes of an attack: at most a few seconds
@@ -41,12 +42,16 @@ _rng_lock = threading.Lock()
 @torch.no_grad()
 def predict_batch(served: ServedModel, asked: list[tuple[Tensor, list[str]]]) -> list[PredictResponse]:
     """Classify the images of several requests in one batch; each comes with what its response should include."""
-    output = served.predict(torch.stack([image for image, _ in asked]))
+    images = torch.stack([image for image, _ in asked])
+    output = served.predict(images)
+    reference = served.errors
+    errors = None if reference is None else reconstruction_errors(served.model, images, output)
     names, probabilities = served.info.class_names, output.logits.softmax(1)
     responses = []
     for number, (image, include) in enumerate(asked):
         label, shares = int(output.scores[number].argmax()), probabilities[number].tolist()
         pose = output.pose if "pose" in include else None
+        error = None if errors is None else float(errors[number])
         responses.append(
             PredictResponse(
                 model=served.name,
@@ -54,6 +59,8 @@ def predict_batch(served: ServedModel, asked: list[tuple[Tensor, list[str]]]) ->
                 class_name=names[label],
                 probability=shares[label],
                 probabilities=dict(zip(names, shares, strict=True)),
+                reconstruction_percentile=None if reference is None or error is None else reference.percentile(error),
+                unusual=None if reference is None or error is None else reference.is_unusual(error),
                 scores=output.scores[number].tolist() if "scores" in include else None,
                 pose=None if pose is None else pose[number].tolist(),
                 image=encode_images(image) if "image" in include else None,

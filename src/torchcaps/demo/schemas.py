@@ -109,6 +109,13 @@ class PredictResponse(Message):
     class_name: str = Field(description="Name of the predicted class.")
     probability: float = Field(description="Probability of the predicted class.")
     probabilities: dict[str, float] = Field(description="Probability of each class: the softmax of the logits.")
+    reconstruction_percentile: float | None = Field(
+        default=None,
+        description="Percent of the validation images whose reconstruction has a smaller error; null if unknown.",
+    )
+    unusual: bool | None = Field(
+        default=None, description="Whether the image is unlike those that the network was trained on."
+    )
     scores: list[float] | None = Field(
         default=None, description="One per class, in [0, 1]: the lengths of the class capsules."
     )
