@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -120,6 +121,8 @@ class ModelWrapper:
 
 class PlainClassifier(Model):
     """A plain ``nn.Module`` that returns logits, with the interface of a torchcaps model."""
+
+    largest_pixel = math.inf  # its pixels have the bounds that the caller gives
 
     def __init__(self, network: nn.Module, image_shape: tuple[int, int, int], preprocessing: Preprocessing) -> None:
         super().__init__(image_shape, classes=0)

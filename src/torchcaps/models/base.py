@@ -14,8 +14,6 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.functional import log_odds
 from torchcaps.layers import Decoder, MeanImage
 
-LARGEST_PIXEL = 16.0  # beyond it, pixels are surely not in [0, 1] but in 0 to 255
-
 
 class Output(NamedTuple):
     """Output of a model.
@@ -50,6 +48,7 @@ class Model(nn.Module, ABC):
     """
 
     class_names: tuple[str, ...] = ()  # filled in when a trained model is loaded
+    largest_pixel: float = 16.0  # larger pixels are refused: they are surely not in [0, 1], but in 0 to 255
     built_with: dict[str, Any] | None = None  # name, size and settings, if create_model built it
 
     def __init__(
@@ -76,7 +75,7 @@ class Model(nn.Module, ABC):
                 f"got a batch of shape {tuple(images.shape)}"
             )
         if check_finite:
-            refuse_not_finite(images)
+            refuse_not_finite(images, largest=self.largest_pixel)
 
     def forward(self, images: Tensor, *, check_finite: bool = True, jitter: Tensor | None = None) -> Output:
         self.check_images(images, check_finite=check_finite)
@@ -112,8 +111,8 @@ class Model(nn.Module, ABC):
         """Update parts that learn outside backpropagation; the training loop calls it after each optimizer step."""
 
 
-def refuse_not_finite(images: Tensor) -> None:
-    """Raise an error if a pixel is NaN or infinite, or if pixels are in 0 to 255.
+def refuse_not_finite(images: Tensor, *, largest: float = math.inf) -> None:
+    """Raise an error if a pixel is NaN or infinite, or finite but above ``largest``.
 
     The check is skipped for tensors that are not on a CPU, because reading its result would wait for the device, and
     for tensors without values: under torch.compile, torch.export, torch.jit.trace, vmap and fake tensors.
@@ -123,10 +122,10 @@ def refuse_not_finite(images: Tensor) -> None:
     traced = torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._are_functorch_transforms_active()
     if traced or type(images) not in (Tensor, nn.Parameter) or images.device.type != "cpu":
         return
-    if images.numel() and images.detach().amax() > LARGEST_PIXEL:
-        largest = float(images.detach().amax())
-        if math.isfinite(largest):
-            raise TorchcapsError(f"expected pixels in [0, 1], got values of up to {largest:g}: divide by 255")
+    if images.numel() and images.detach().amax() > largest:
+        found = float(images.detach().amax())
+        if math.isfinite(found):
+            raise TorchcapsError(f"expected pixels in [0, 1], got values of up to {found:g}: divide by 255")
     if images.detach().sum().isfinite():  # implies that every pixel is finite, and is several times faster to check
         return
     bad = (~images.isfinite().flatten(1).all(1)).nonzero()
