@@ -31,7 +31,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from torchcaps.kernels.dispatch import on_threads
 
 LARGEST_SIDE = 16  # of a phase: the loops have tables for that many points
-CHUNK = 8 * 2**20  # numbers of a kernel spectrum that is computed at once
+CHUNK = 5 * 2**20  # numbers of a kernel spectrum that is computed at once
 PADDING = 48  # numbers between the bins of a spectrum: with a power of two in between they would share cache sets
 # Cached spectra of weights that are not being trained, valid until the weight changes.
 _spectra: Any = WeakIdKeyDictionary()

@@ -18,6 +18,7 @@ import numpy as np
 from torchcaps.kernels.numba_support import ONE, TWO, ZERO, compiled, inner
 
 TERMS = 9
+GROUP = 4  # units of 64 channels whose bins are written one after the other, so that memory is written in order
 
 
 @inner
@@ -77,17 +78,21 @@ def transform_images(images, spectrum, side, stride, cosines, sines, numbers, fi
     pixels = images.reshape(-1)
     features = stride * stride * channels
     columns, pairs = side // 2 + 1, (side - 1) // 2
-    points, parts = np.zeros(side * 64, np.float32), np.zeros((8, TERMS * 64), np.float32)
-    even, odd, cosine, sine = parts[0], parts[1], parts[2], parts[3]
-    even_i, odd_i, cosine_i, sine_i = parts[4], parts[5], parts[6], parts[7]
-    real, imaginary = np.zeros(columns * side * 64, np.float32), np.zeros(columns * side * 64, np.float32)
-    for item in range((last - first) * stride * stride):
-        image, phase = first + item // (stride * stride), item % (stride * stride)
-        top, left = phase // stride, phase % stride
-        tall, wide = (height - top + stride - 1) // stride, (width - left + stride - 1) // stride
-        for block in range((channels + 63) // 64):
-            begin = block * 64
-            lanes = min(64, channels - begin)
+    blocks = (channels + 63) // 64
+    units = stride * stride * blocks  # of 64 channels of a phase, next to each other in every bin
+    groups = (units + GROUP - 1) // GROUP
+    points, parts = np.zeros(side * 64, np.float32), np.zeros((6, TERMS * 64), np.float32)
+    even, odd, even_i, odd_i, cosine, sine = parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]
+    reals = np.zeros((GROUP, columns * side * 64), np.float32)
+    imaginaries, sums = np.zeros_like(reals), np.zeros((4 * GROUP, TERMS * 64), np.float32)
+    for item in range((last - first) * groups):
+        image, start = first + item // groups, item % groups * GROUP
+        count = min(GROUP, units - start)
+        for g in range(count):
+            phase, begin = (start + g) // blocks, (start + g) % blocks * 64
+            top, left, lanes = phase // stride, phase % stride, min(64, channels - begin)
+            tall, wide = (height - top + stride - 1) // stride, (width - left + stride - 1) // stride
+            real, imaginary = reals[g], imaginaries[g]
             for y in range(side):  # along the rows of the image
                 if y < tall:
                     for x in range(side):
@@ -108,16 +113,21 @@ def transform_images(images, spectrum, side, stride, cosines, sines, numbers, fi
                     for k in range(columns):
                         real[(k * side + y) * 64 : (k * side + y) * 64 + 64] = ZERO
                         imaginary[(k * side + y) * 64 : (k * side + y) * 64 + 64] = ZERO
-            for k in range(columns):  # along the columns
-                fold(even, odd, real[(k * side) * 64 :], side, lanes)
-                fold(even_i, odd_i, imaginary[(k * side) * 64 :], side, lanes)
-                combine(cosine, cosines, even, columns, columns, lanes)
-                combine(sine, sines, odd, columns, pairs, lanes)
-                combine(cosine_i, cosines, even_i, columns, columns, lanes)
-                combine(sine_i, sines, odd_i, columns, pairs, lanes)
-                for q in range(columns):
-                    a, b, ai, bi = cosine[q * 64 :], sine[q * 64 :], cosine_i[q * 64 :], sine_i[q * 64 :]
-                    where = image * features + phase * channels + begin
+        for k in range(columns):  # along the columns
+            for g in range(count):
+                lanes = min(64, channels - (start + g) % blocks * 64)
+                fold(even, odd, reals[g, (k * side) * 64 :], side, lanes)
+                fold(even_i, odd_i, imaginaries[g, (k * side) * 64 :], side, lanes)
+                combine(sums[4 * g], cosines, even, columns, columns, lanes)
+                combine(sums[4 * g + 1], sines, odd, columns, pairs, lanes)
+                combine(sums[4 * g + 2], cosines, even_i, columns, columns, lanes)
+                combine(sums[4 * g + 3], sines, odd_i, columns, pairs, lanes)
+            for q in range(columns):
+                for g in range(count):
+                    phase, begin = (start + g) // blocks, (start + g) % blocks * 64
+                    where, lanes = image * features + phase * channels + begin, min(64, channels - begin)
+                    a, b = sums[4 * g, q * 64 :], sums[4 * g + 1, q * 64 :]
+                    ai, bi = sums[4 * g + 2, q * 64 :], sums[4 * g + 3, q * 64 :]
                     found = spectrum[numbers[k, q]]
                     re, im = found[where:], found[batch * features + where :]
                     for c in range(lanes):
