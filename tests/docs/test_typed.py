@@ -117,7 +117,7 @@ def run_with_background(text: str) -> None:
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             said = process.stdout.read() if process.stdout else ""
-    assert "scores" in said, said
+    assert "probabilities" in said, said
 
 
 def program() -> str:
