@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tests.demo.conftest import decoded, rows
 from torchcaps.analysis import inspect_layers, perturb_dimensions, vote_maps
+from torchcaps.data import TensorImages
 from torchcaps.data.transforms import rotation, warp
 from torchcaps.demo import results, service
 from torchcaps.demo.app import create_app
@@ -295,6 +296,15 @@ def test_results_are_read_once_without_blocking(
     (results_folder / "newer.json").write_text("{}")
     client.get("/api/results")
     assert len(reads) == 2 * len(list_papers())  # again, since a file came
+
+
+def test_test_images_that_a_run_keeps_are_offered(capsnet: ServedModel) -> None:
+    config = capsnet.config.model_copy(update={"data": "images:gone"})
+    kept = TensorImages(torch.zeros(2, 1, 28, 28, dtype=torch.uint8), torch.tensor([0, 1]), config.class_names)
+    assert not ServedModel("own", capsnet.model, config).info.samples
+    run = ServedModel("own", capsnet.model, config, kept=kept)
+    assert run.info.samples
+    assert run.samples.labels == [[0], [1]]
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:

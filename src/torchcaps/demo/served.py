@@ -67,7 +67,7 @@ class ServedModel:
             routes=any(isinstance(module, CapsuleLayer) for module in self.model.modules()),
             draws=self.model.decoder is not None and pose is not None,
             reach=self._reach(size or 1),
-            samples=self.config.data in datasets or self.may_read_images,
+            samples=self.config.data in datasets or self.may_read_images or self.kept is not None,
         )
 
     def _reach(self, size: int) -> float:
