@@ -17,12 +17,12 @@ from torchcaps.models import Model, create_model, models
 # of every model but those that are another one with other numbers; 'make test-slow' has all.
 EACH_ROUTING = ("capsnet", "g-capsnet-fc", "ar-capsnet", "aff-capsnet", "matrix-capsnet", "capsnet-l2")
 EACH_ROUTING += ("sr-capsnet", "efficient-capsnet", "vb-capsnet-tiny", "inverted-capsnet-560k")
-OTHER_NUMBERS = ("-cifar10", "-affnist", "-68k", "-560k", "-tiny")
+OTHER_NUMBERS = ("-cifar10", "-affnist", "-68k", "-560k")
 
 
 def cases() -> list[Any]:
     def marks(name: str, form: str) -> Any:
-        quick = name in EACH_ROUTING if form == "onnx" else not name.endswith(OTHER_NUMBERS)
+        quick = name in EACH_ROUTING if form == "onnx" else not name.endswith(OTHER_NUMBERS) and name != "vb-capsnet"
         return () if quick else pytest.mark.slow
 
     pairs = [(record.name, form) for record in models for form in FORMATS]
