@@ -22,7 +22,7 @@ OTHER_NUMBERS = ("-cifar10", "-affnist", "-68k", "-560k")
 
 def cases() -> list[Any]:
     def marks(name: str, form: str) -> Any:
-        quick = name in EACH_ROUTING if form == "onnx" else not name.endswith(OTHER_NUMBERS) and name != "vb-capsnet"
+        quick = name in EACH_ROUTING if form == "onnx" else not name.endswith(OTHER_NUMBERS)
         return () if quick else pytest.mark.slow
 
     pairs = [(record.name, form) for record in models for form in FORMATS]

@@ -48,7 +48,8 @@ class TensorOutputs(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         output = self.model(images)
         answers = (output.logits.softmax(1), output.scores)
-        return answers if output.pose is None else (*answers, output.pose)
+        # Capsules of sr-capsnet's classes have activations and no pose.
+        return answers if output.pose is None or not output.pose.shape[-1] else (*answers, output.pose)
 
 
 def trace(model: Model) -> ExportedProgram:

@@ -195,7 +195,7 @@ def test_square_leaves_pixels_at_the_bounds_of_epsilon_and_asks_no_more_than_it_
 
 def test_autoattack_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyautoattack", None)
-    with pytest.raises(TorchcapsError, match=r"pip install 'torchcaps\[attacks\]'"):
+    with pytest.raises(TorchcapsError, match=r"pip install -e '\.\[attacks\]'"):
         create_attack("autoattack")
 
 

@@ -56,7 +56,7 @@ def test_memory_writes_a_result(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
 def test_doctor_reports_the_installation(run: Run) -> None:
     findings = {each["topic"]: each for each in json.loads(run("doctor", "--json"))}
     assert findings["routing em"]["found"].startswith("fused")
-    assert findings["routing uniform"]["found"].startswith("plain")
+    assert findings["routing trainable"]["found"].startswith("plain")
     assert findings["torch"]["found"]
     assert findings["convolutions"]["found"]
 

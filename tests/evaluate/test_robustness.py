@@ -95,7 +95,7 @@ def test_mistakes_are_found_before_anything_is_measured(wanted: dict[str, Any], 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyautoattack", None)
-    with pytest.raises(TorchcapsError, match=r"pip install 'torchcaps\[attacks\]'"):
+    with pytest.raises(TorchcapsError, match=r"pip install -e '\.\[attacks\]'"):
         Request(attack=("fgsm", "autoattack"))
 
 

@@ -161,9 +161,10 @@ def test_csv_cells_are_not_formulas(tmp_path: Path) -> None:
     write_csv(Predictions(names, answers, broken), tmp_path / "a.csv")
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as stream:
         head, *rows = csv.reader(stream)
-    assert head[4:] == ["'=1+1", "'+1", "'-x", "'@SUM(A1)", "�x", "�x", "plain", "-3.5"]
-    assert [row[0] for row in rows] == [*head[4:], "'=broken.png"]
-    assert rows[-1][3] == "'=broken.png cannot be read"
+    named = head[-len(names) :]
+    assert named == ["'=1+1", "'+1", "'-x", "'@SUM(A1)", "�x", "�x", "plain", "-3.5"]
+    assert [row[0] for row in rows] == [*named, "'=broken.png"]
+    assert rows[-1][head.index("problem")] == "'=broken.png cannot be read"
     assert rows[0][2] == "1.000000"
 
 

@@ -126,5 +126,5 @@ def test_mistakes_are_one_sentence(digits: tuple[Any, Any]) -> None:
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torchcaps.errors.find_spec", lambda name: None)
-    with pytest.raises(TorchcapsError, match=r"needs sklearn: pip install 'torchcaps\[sklearn\]'"):
+    with pytest.raises(TorchcapsError, match=r"needs sklearn: run pip install -e '\.\[sklearn\]'"):
         importlib.reload(importlib.import_module("torchcaps.sklearn"))

@@ -66,25 +66,42 @@ class NetSpec:
 
 
 class ConvolutionFloor(nn.Module):
-    """The convolutions and pooling layers of a model in order, with ReLU in between: a lower bound of its time.
+    """The convolutions and pooling layers of a model in the order of its forward pass: a lower bound of its time.
 
     They are PyTorch's, even if the model uses other convolutions, and channels-last like those of
-    :func:`create_model`, which is the faster layout.
+    :func:`create_model`, which is the faster layout. ReLU is in between. Where a layer does not take the maps of the
+    one before, as in a residual network, it gets maps of the right shape, filled with their mean.
     """
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        for module in model.modules():
-            if isinstance(module, nn.Conv2d):
-                layers += [pytorch_convolution(module), nn.ReLU()]
-            elif isinstance(module, nn.MaxPool2d):
-                layers.append(module)
-        last = max(index for index, layer in enumerate(layers) if isinstance(layer, nn.Conv2d))
-        self.layers = nn.Sequential(*layers[: last + 1])
+        used = list[tuple[nn.Module, torch.Size]]()
+        hooks = [
+            module.register_forward_pre_hook(lambda module, given: used.append((module, given[0].shape[1:])))
+            for module in model.modules()
+            if isinstance(module, nn.Conv2d | nn.MaxPool2d)
+        ]
+        was_training = model.training
+        with torch.no_grad(), use_kernels("plain"):
+            model.eval()(torch.zeros(1, *model.image_shape))
+        model.train(was_training)
+        for hook in hooks:
+            hook.remove()
+        last = max(index for index, (layer, _) in enumerate(used) if isinstance(layer, nn.Conv2d))
+        self.layers = nn.ModuleList(
+            pytorch_convolution(layer) if isinstance(layer, nn.Conv2d) else layer for layer, _ in used[: last + 1]
+        )
+        self.shapes = [shape for _, shape in used[: last + 1]]
 
     def forward(self, images: Tensor) -> Tensor:
-        maps: Tensor = self.layers(images)
+        maps = images
+        for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=True)):
+            if maps.shape[1:] != shape:
+                mean = maps.mean((1, 2, 3), keepdim=True)  # (B, 1, 1, 1)
+                maps = mean.expand(-1, *shape).contiguous(memory_format=torch.channels_last)
+            maps = layer(maps)
+            if isinstance(layer, nn.Conv2d) and index < len(self.layers) - 1:
+                maps = maps.relu()
         return maps
 
 

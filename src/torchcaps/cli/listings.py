@@ -22,7 +22,7 @@ def models_command(
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
-    """List models with their parameter counts, or the settings of one.
+    """List models with parameter counts, or the settings of one.
 
     Parameters are counted in both sizes, for the paper's image shape and ten classes.
     """
@@ -75,7 +75,7 @@ def routings_command(plugin: Plugin = None, json: AsJson = False) -> None:
 
 
 def components_command(plugin: Plugin = None, json: AsJson = False) -> None:
-    """List transforms, nonlinearities, losses, optimizers and schedules."""
+    """List transforms, losses, optimizers and other components."""
     from torchcaps.layers import nonlinearities, transforms
     from torchcaps.losses import losses
     from torchcaps.train.optimizers import SCHEDULES, optimizers
