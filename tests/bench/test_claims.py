@@ -78,7 +78,7 @@ def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(check.measured is not None for check in checks)
 
 
-@pytest.mark.process
+@pytest.mark.slow
 def test_forms_that_are_not_compiled_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "LARGE", MATRIX)
     monkeypatch.setattr(claims, "SMALL", MATRIX)

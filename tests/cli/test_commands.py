@@ -62,6 +62,7 @@ def test_compare_prints_a_table_and_writes_a_report(torchcaps_command: Command, 
     assert (tmp_path / "cmp" / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow  # tests/torture has a quick form of it
 def test_killed_and_resumed_by_command(torchcaps_command: Command, tmp_path: Path) -> None:
     arguments = ["train", *TINY_CAPSNET, "--epochs", "6", "--save-minutes", "0"]
     program = str(Path(sys.executable).with_name("torchcaps"))

@@ -128,6 +128,7 @@ class PatternJudge(nn.Module):
         return self.bias.expand(len(images)), -apart / 20
 
 
+@pytest.mark.slow
 def test_the_class_decides_what_is_drawn_and_the_latent_vector_how() -> None:
     torch.manual_seed(0)
     gan, judge = ACGAN(), PatternJudge()
