@@ -1,4 +1,4 @@
-"""Fine-tuning: what fits is kept, the class capsules start anew, and a resumed run needs no source."""
+"""Fine-tuning: what fits is kept, the class capsules are reinitialized, and a resumed run needs no source."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_other_classes(name: str, caplog: pytest.LogCaptureFixture) -> None:
     assert torch.equal(model.state_dict()[first], whole.state_dict()[first])
 
 
-def test_class_capsules_start_anew_even_for_as_many_classes() -> None:
+def test_class_capsules_are_reinitialized_even_for_as_many_classes() -> None:
     source = load_trained("capsnet-mnist-laptop")
     other = source.config.model_copy(update={"class_names": tuple("abcdefghij")})
     dependent = class_dependent(other)

@@ -68,7 +68,7 @@ def train_command(
             "--from",
             metavar="RUN",
             help="Fine-tune: start with the weights of this run, or a name from 'torchcaps weights'. Model, size and "
-            "options are the same by default; the class capsules start anew.",
+            "options are the same by default; the class capsules are reinitialized.",
             autocompletion=o.complete_run,
         ),
     ] = None,

@@ -89,7 +89,7 @@ def create_model(
     Args:
         name: one of :func:`list_models`.
         pretrained: tag of the bundled weights to load, see :func:`torchcaps.list_pretrained`, or True for the default
-            ones. They determine all other settings; with another number of ``classes``, the class capsules start anew.
+            ones. They determine all other settings; another number of ``classes`` reinitializes the class capsules.
         image_size: height and width in pixels, as one number or two.
         channels: number of image channels.
         classes: number of classes.

@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TransferReport:
-    """Names of the weights that were kept, and of those that start anew: for the classes, and of another shape."""
+    """Names of the weights that were kept, and of the reinitialized ones: for the classes, and of another shape."""
 
     kept: tuple[str, ...]
     for_classes: tuple[str, ...]
     misfits: tuple[str, ...]
 
     def describe(self, source: str) -> str:
-        """Say in a sentence what was kept and what starts anew."""
+        """Say in a sentence what was kept and what was reinitialized."""
         new = []
         if self.for_classes:
             new.append(f"{len(self.for_classes)} for the classes ({_some(self.for_classes)})")
@@ -45,8 +45,8 @@ def _some(names: tuple[str, ...], most: int = 3) -> str:
 def transfer_weights(source: TrainedModel, config: RunConfig) -> tuple[Model, TransferReport]:
     """Build the model of a config and copy what fits from a trained model.
 
-    Weights whose shape depends on the number of classes start anew, as those of the class capsules and the decoder's
-    first layer, unless both networks have the same classes. So do weights of another shape.
+    Weights whose shape depends on the number of classes, as in the class capsules and the decoder's first layer, are
+    reinitialized unless both networks have the same classes. So are weights of another shape.
     """
     model = config.build_model()
     dependent = set() if config.class_names == source.config.class_names else class_dependent(config)
@@ -86,7 +86,7 @@ def start_from(run: RunFolder, source: TrainedModel) -> TransferReport:
 
 
 def for_other_classes(source: TrainedModel, classes: int) -> Model:
-    """Return a trained model for another number of classes, in evaluation mode; the class capsules start anew."""
+    """Return a trained model for another number of classes, in evaluation mode, with new class capsules."""
     names = tuple(map(str, range(classes)))
     config = validate_config(source.config.model_dump() | {"class_names": names})
     model, transfer = transfer_weights(source, config)
