@@ -27,13 +27,23 @@ VALIDATED = 6_000
 # What a pilot is told apart by, and what the page shows of it.
 RECIPE = ("epochs", "steps", "train_images", "batch_size", "schedule", "weight_decay", "options", "augmentation")
 
+
+def peak(rate: float, epochs: int) -> dict[str, Any]:
+    """A one-cycle schedule with this peak, for so many epochs."""
+    return {"schedule": f"one-cycle:{rate:g}:0.1", "epochs": epochs}
+
+
 # Training of a spec, and what differs from its desk profile.
 PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "capsnet-mnist": ("gu2021/capsnet-mnist", {}),
     "convnet-cr-mnist": ("gu2021/convnet-cr-mnist", {}),
     "g-capsnet-fc-mnist": ("chen2019/fc-mnist", {"epochs": 3}),
-    "convnet-avg": ("gu2021/convnet-avg-narrow-matched", {"schedule": "one-cycle:0.004:0.1", "epochs": 4}),
-    "aff-capsnet": ("gu2021/aff-capsnet-matched", {"epochs": 5}),
+    "capsnet-40": ("gu2021/capsnet-matched", peak(0.003, 4)),
+    "capsnet-40, peak 0.0015": ("gu2021/capsnet-matched", peak(0.0015, 4)),
+    "convnet-avg-40": ("gu2021/convnet-avg-narrow-matched", peak(0.004, 4)),
+    "convnet-avg-40, peak 0.01": ("gu2021/convnet-avg-narrow-matched", peak(0.01, 4)),
+    "aff-capsnet-40": ("gu2021/aff-capsnet-matched", peak(0.003, 4)),
+    "aff-capsnet-40, peak 0.006": ("gu2021/aff-capsnet-matched", peak(0.006, 4)),
     "g-capsnet-fc-cifar10": ("chen2019/fc-cifar10", {"epochs": 10}),
     "ar-capsnet-cifar10": ("choi2019/ar-cifar10-4-16", {"epochs": 8}),
 }

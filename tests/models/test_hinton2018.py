@@ -63,6 +63,7 @@ def test_any_image_that_leaves_a_grid(name: str, image_size: int, channels: int)
         {"routing": "dynamic"},
         {"routing": "uniform"},
         {"preprocess": "none"},
+        {"normalization": "rms"},
     ],
     ids=str,
 )
@@ -130,6 +131,8 @@ def test_wrong_settings_are_refused_when_built() -> None:
         create_model("cnn-hinton2018", preprocess="standard")
     with pytest.raises(TorchcapsError, match="images of 16 pixels are too small"):
         create_model("matrix-capsnet", image_size=16)
+    with pytest.raises(TorchcapsError, match="normalization 'rmss' is unknown: did you mean 'rms'"):
+        create_model("matrix-capsnet", normalization="rmss")
     with pytest.raises(TorchcapsError, match="at least 1 filter and type"):
         create_model("matrix-capsnet", types=(8, 0, 8))
     with pytest.raises(TorchcapsError, match="the capsules below have only a pose"):
@@ -157,3 +160,19 @@ def test_poses_reach_the_class_layer_of_a_new_network() -> None:
     torch.manual_seed(0)
     near = create_model("matrix-capsnet", size="laptop", start="identity")
     assert all(torch.equal(one, other) for one, other in zip(default.parameters(), near.parameters(), strict=True))
+
+
+def test_normalized_poses_have_unit_size_below_the_class_layer_for_every_image() -> None:
+    """It costs no parameters, depends on no other image, and leaves the poses of the classes as they are."""
+    model = create_model("matrix-capsnet", size="laptop", normalization="rms")
+    plain = create_model("matrix-capsnet", size="laptop")
+    assert sum(each.numel() for each in model.parameters()) == sum(each.numel() for each in plain.parameters())
+    images = torch.rand(3, 1, 28, 28)
+    capsules = model.primary(model.features(model.preprocess(images)))
+    sizes = []
+    for layer in model.capsules.layers:
+        capsules = layer(capsules)
+        sizes.append(capsules.pose.square().mean((1, 2, 3, 4)).sqrt())
+    assert torch.allclose(torch.stack(sizes[:2]), torch.ones(2, 3), atol=1e-3)
+    assert (sizes[2] - 1).abs().min() > 0.01
+    assert torch.allclose(model(images).scores[:1], model(images[:1]).scores, atol=1e-6)

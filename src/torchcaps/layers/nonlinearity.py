@@ -17,6 +17,8 @@ from torchcaps.functional import exponential_squash, squash
 from torchcaps.registry import Registry
 from torchcaps.routing.base import Nonlinearity
 
+SMALL_SQUARE = 1e-6  # added to a mean square, so that poses of zero stay zero
+
 
 @dataclass(frozen=True)
 class NonlinearityRecord:
@@ -51,6 +53,19 @@ def get_nonlinearity(nonlinearity: str | Nonlinearity) -> Nonlinearity:
 def identity(pose: Tensor) -> Tensor:
     """Return the pose unchanged."""
     return pose
+
+
+def rms_normalize(pose: Tensor) -> Tensor:
+    """Divide the poses of an image by the root mean square over all capsules of the layer.
+
+    Relative sizes within an image are kept, and nothing depends on the other images of the batch.
+
+    Shapes: (B, P, J, D) to the same.
+
+    >>> rms_normalize(torch.full((1, 2, 3, 4), 5.0)).unique()
+    tensor([1.])
+    """
+    return pose * (pose.square().mean((1, 2, 3), keepdim=True) + SMALL_SQUARE).rsqrt()
 
 
 def rectified_exponential_squash(pose: Tensor) -> Tensor:

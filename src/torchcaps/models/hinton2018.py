@@ -24,7 +24,7 @@ from torchcaps.layers import (
     Transform,
     build_stack,
 )
-from torchcaps.layers.nonlinearity import identity
+from torchcaps.layers.nonlinearity import identity, rms_normalize
 from torchcaps.models.base import Model, Output, conv_output_size
 from torchcaps.models.capsule_model import CapsuleModel, length_score
 from torchcaps.models.registry import ModelRecord, Recipe, models
@@ -32,6 +32,7 @@ from torchcaps.routing import create_routing
 
 POSES = {"matrix": (4, 4), "vector": (1, 16)}
 PREPROCESS = {"standardize": Standardize, "none": nn.Identity}
+NORMALIZATIONS = {"rms": rms_normalize, "none": identity}
 
 
 class MatrixCapsNet(CapsuleModel):
@@ -58,6 +59,8 @@ class MatrixCapsNet(CapsuleModel):
         preprocess: ``standardize`` each image, or ``none``.
         routing_order: ``sequential``, one layer after the other, or ``concurrent``, all layers iterate together, see
             :class:`torchcaps.layers.ConcurrentStack`.
+        normalization: ``rms`` divides the poses of both convolutional capsule layers by their root mean square over the
+            layer, image by image, without parameters; ``none`` keeps them, as in the paper.
         start: initial transformation matrices: near the ``identity``, or ``random`` with a standard deviation of 1/2.
     """
 
@@ -74,12 +77,15 @@ class MatrixCapsNet(CapsuleModel):
         routing_options: dict[str, Any] | None = None,
         preprocess: str = "standardize",
         routing_order: str = "sequential",
+        normalization: str = "none",
         start: str = "identity",
     ) -> None:
         if pose not in POSES:
             raise unknown_name("pose", pose, POSES)
         if preprocess not in PREPROCESS:
             raise unknown_name("preprocess", preprocess, PREPROCESS)
+        if normalization not in NORMALIZATIONS:
+            raise unknown_name("normalization", normalization, NORMALIZATIONS)
         if min(filters, *types) < 1:
             raise TorchcapsError(f"matrix capsules need at least 1 filter and type, got {filters} and {types}")
         for side in image_shape[1:]:
@@ -96,7 +102,8 @@ class MatrixCapsNet(CapsuleModel):
             shape = replace(transform.shape, activations=activations)
             routed = create_routing(routing, shape, **(routing_options or {}))
             activations = routed.gives_activation
-            layers.append(CapsuleLayer(transform, routed, identity if activations else squash))
+            normalize = identity if transform is last else NORMALIZATIONS[normalization]
+            layers.append(CapsuleLayer(transform, routed, normalize if activations else squash))
         super().__init__(
             image_shape,
             classes,
