@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
+from torchcaps.layers.nonlinearity import TypeBatchNorm
 from torchcaps.models.hinton2018 import MatrixCapsNet
 from torchcaps.train.optimizers import OptimizerRecord, optimizers
 
@@ -57,6 +60,54 @@ def scale_convolution(factor: float) -> Change:
             model.primary.conv.weight /= factor
 
     return change
+
+
+def start_poses_at_identity(factor: float) -> Change:
+    """Let the biases of a new network's primary poses be the identity matrix times a factor."""
+
+    def change(model: MatrixCapsNet) -> None:
+        with torch.no_grad():
+            biases = model.primary.conv.bias[: model.primary.types * model.primary.size].view(-1, 4, 4)
+            biases.copy_(factor * torch.eye(4).expand_as(biases))
+
+    return change
+
+
+def start_filters_as_cosines(gain: float) -> Change:
+    """Start the first convolution with cosines of rising frequency, each with both signs."""
+
+    def change(model: MatrixCapsNet) -> None:
+        conv = model.features[0]
+        side = conv.kernel_size[0]
+        places = torch.arange(side) + 0.5
+        waves = torch.stack([(math.pi * places * number / side).cos() for number in range(side)])
+        waves = waves / waves.norm(dim=1, keepdim=True)
+        pairs = sorted(itertools.product(range(side), repeat=2), key=lambda pair: pair[0] ** 2 + pair[1] ** 2)
+        chosen = pairs[: conv.out_channels // 2]
+        filters = torch.stack([torch.outer(waves[row], waves[column]) for row, column in chosen])
+        filters *= gain * torch.tensor([(1 + row**2 + column**2) ** 0.25 for row, column in chosen]).view(-1, 1, 1)
+        with torch.no_grad():
+            conv.weight.copy_(torch.cat([filters, -filters]).unsqueeze(1).expand_as(conv.weight))
+            conv.bias.zero_()
+
+    return change
+
+
+def normalize_features(factor: float) -> Change:
+    """Batch normalization of the first convolution's maps, without parameters, times a factor."""
+
+    def change(model: MatrixCapsNet) -> None:
+        model.features.append(nn.BatchNorm2d(model.features[0].out_channels, affine=False))
+        with torch.no_grad():
+            model.primary.conv.weight *= factor
+
+    return change
+
+
+def normalize_by_batch(model: MatrixCapsNet) -> None:
+    """Batch normalization of the poses of each type in both convolutional capsule layers, without parameters."""
+    for layer in list(model.capsules)[:2]:
+        layer.nonlinearity = TypeBatchNorm(layer.routing.shape.parents)
 
 
 def scale_class_lambda(factor: float) -> Change:

@@ -17,11 +17,15 @@ from benchmarks.learning_changes import (
     Change,
     adam,
     muon,
+    normalize_by_batch,
+    normalize_features,
     rates,
     scale_class_lambda,
     scale_convolution,
     scale_primary_poses,
     shift_primary_activations,
+    start_filters_as_cosines,
+    start_poses_at_identity,
     widen_class_logits,
 )
 
@@ -76,6 +80,14 @@ def peak(rate: float) -> dict[str, Any]:
 def small(iterations: int = 2, *, variance_floor: float = 1.0, **routing: Any) -> dict[str, Any]:
     """Batches of 8 with a floor of 1."""
     return em(iterations, variance_floor=variance_floor, **routing) | batches(8) | peak(0.005)
+
+
+def rms(
+    iterations: int = 2, *, variance_floor: float = 1.0, clip: float | None = 1.0, **options: Any
+) -> dict[str, Any]:
+    """Poses normalized between layers."""
+    chosen = em(iterations, clip=clip, variance_floor=variance_floor)
+    return chosen | {"options": chosen["options"] | {"normalization": "rms"} | options}
 
 
 TRIALS: dict[str, Trial] = {
@@ -138,6 +150,33 @@ TRIALS: dict[str, Trial] = {
     "batch 8, floor 1, 5 iterations": Trial(small(5)),
     "batch 8, floor 1, 5 iterations, gradient through 2": Trial(small(5, gradient_steps=2)),
     "one epoch, batch 8, floor 1": Trial(small() | batches(8, 58_000)),
+    # Poses normalized between layers, two iterations, floor 1 and clipping, unless the name says otherwise.
+    "rms": Trial(rms()),
+    "rms, floor 0.2": Trial(rms(variance_floor=0.2)),
+    "rms, floor 0.5": Trial(rms(variance_floor=0.5)),
+    "rms, floor 2": Trial(rms(variance_floor=2.0)),
+    "rms, 1 iteration": Trial(rms(1)),
+    "rms, 3 iterations": Trial(rms(3)),
+    "rms, no clipping": Trial(rms(clip=None)),
+    "rms, peak 0.02": Trial(rms() | peak(0.02)),
+    "rms, batch 16, peak 0.007": Trial(rms() | batches(16) | peak(0.007)),
+    "rms, cross-entropy": Trial(rms() | {"loss": "cross-entropy"}),
+    "rms, margin loss": Trial(rms() | {"loss": "margin"}),
+    "rms, 64 filters": Trial(rms(filters=64)),
+    "rms, 16 types": Trial(rms(types=(16, 16, 16))),
+    "rms, primary poses start at the identity": Trial(rms(), start_poses_at_identity(1.0)),
+    "rms, filters start as cosines": Trial(rms(), start_filters_as_cosines(0.6)),
+    "rms, batch norm of features": Trial(rms(), normalize_features(0.4)),
+    "batch norm of poses by type, floor 1": Trial(em(variance_floor=1.0), normalize_by_batch),
+    "one epoch, rms": Trial(rms() | batches(32, 58_000)),
+    "one epoch, rms, batch 16, peak 0.007": Trial(rms() | batches(16, 58_000) | peak(0.007)),
+    "toys, 5 epochs, floor 1": Trial(em(variance_floor=1.0) | toys(32, 5) | peak(0.006)),
+    "toys, 5 epochs, rms": Trial(rms() | toys(32, 5) | peak(0.006)),
+    "toys, 5 epochs, rms, weight decay 0.1": Trial(
+        rms() | toys(32, 5) | peak(0.006) | {"optimizer": "adamw", "weight_decay": 0.1}
+    ),
+    "toys, 5 epochs, rms, floor 0.3": Trial(rms(variance_floor=0.3) | toys(32, 5) | peak(0.006)),
+    "toys, 5 epochs, rms, 3 iterations": Trial(rms(3) | toys(32, 5) | peak(0.006)),
     "toys, plain CNN, 3 epochs": Trial(
         {"model": "cnn-hinton2018", "options": {"hidden": 160}} | toys(64, 3) | peak(0.002)
     ),
