@@ -2,7 +2,7 @@
 
 For one training of each kind, a learning rate range test suggests a peak. Short trainings with a one-cycle schedule
 start there and go up by factors of two as long as the accuracy on up to 2,000 validation images grows, otherwise once
-down. Run: python -m benchmarks.tuned_rates [KIND ...] [--steps 150]; adds to results/learning/rates.json, which
+down. Run: python -m benchmarks.tuned_rates [KIND ...] [--steps 200]; adds to results/learning/rates.json, which
 docs/performance.md shows.
 """
 
@@ -26,7 +26,7 @@ from torchcaps.train.tune_rate import WARMUP, tune_rate
 
 TARGET = Path("results/learning/rates.json")
 VALIDATED = 2_000
-MOST_TRIALS = 4
+MOST_TRIALS = 6
 # Kind of training: the training of a spec that stands for it.
 KINDS = {
     "CapsNet, MNIST": "gu2021/capsnet-mnist",
@@ -96,7 +96,7 @@ def choose_peak(config: RunConfig, steps: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kinds", nargs="*", help=f"default: all of {', '.join(KINDS)}")
-    parser.add_argument("--steps", type=int, default=150, help="of each training")
+    parser.add_argument("--steps", type=int, default=200, help="of each training")
     given = parser.parse_args()
     torch.set_num_threads(1)
     for kind in given.kinds or KINDS:
