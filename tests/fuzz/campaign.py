@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import logging
+import multiprocessing
+import os
 import random
 import resource
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -117,9 +120,18 @@ def run(inputs: int, seed: int, folder: Path) -> tuple[dict[str, Outcome], dict[
     return found, {"megabytes_grown": round(grown, 1), "seconds": round(time.perf_counter() - began, 1)}
 
 
+def exit_with_parent() -> None:
+    """Wait for the end of the process that started this one, and exit: a killed program leaves nothing running."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 def work(inputs: int, seed: int, folder: Path) -> None:
     """Run the campaign in a separate process, so that a crash can be reported."""
     faulthandler.enable()  # a decoder in C that dies should say where
+    threading.Thread(target=exit_with_parent, daemon=True).start()
     found, cost = run(inputs, seed, folder)
     readers = {
         name: {
