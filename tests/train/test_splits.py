@@ -1,4 +1,4 @@
-"""A run records a fingerprint of its dataset and reports what has changed."""
+"""Validation images are the same for all seeds; a run records a fingerprint of its dataset and reports changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -19,6 +20,7 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import Request, evaluate_robustness, evaluate_run
 from torchcaps.files import read_json, write_json
 from torchcaps.train import RunFolder, fit_run, new_run, resolve
+from torchcaps.train.splits import training_splits
 
 SETTINGS = {"model": "tiny", "epochs": 1, "batch_size": 8, "device": "cpu", "augmentation": ""}
 
@@ -169,3 +171,9 @@ def test_known_datasets_have_a_fingerprint_too(tmp_path: Path) -> None:
     found = read_json(run.dataset_file)
     assert found["classes"] == list("0123456789")
     assert found["images"] == {"train": 6000, "test": 1000}
+
+
+def test_runs_of_all_seeds_are_validated_on_the_same_images() -> None:
+    validation = [training_splits(resolve(model="capsnet", data="glyphs", seed=seed))[1] for seed in (0, 1)]
+    first, second = (images.batch(torch.arange(len(images))).images for images in validation)
+    assert torch.equal(first, second)

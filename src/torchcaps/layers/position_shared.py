@@ -74,7 +74,7 @@ class PositionSharedTransform(Transform):
 
 
 class CoordinateAddition(Transform):
-    """Add the scaled coordinates of each child to two elements of its votes (hinton2018, section 4.1).
+    """Add the scaled coordinates of each child to two elements of its votes (hinton2018, section 4).
 
     Args:
         transform: a :class:`PositionSharedTransform`.
