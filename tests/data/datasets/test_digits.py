@@ -60,9 +60,13 @@ def test_changed_digits_are_fixed_by_the_seed() -> None:
     assert torch.equal(first.images[:7], change_digits(digits.where(torch.arange(7)), 0).images)
 
 
-def test_changed_digits_fill_their_ranges() -> None:
+def test_changed_digits_fill_the_ranges_of_gu2021() -> None:
+    """Section 3.1: rotation within 20 and shear within 45 degrees, scale from 0.8 to 1.2, shift within 8 pixels."""
+    ranges = {"rotation": 20, "shear": 45, "shift_x": 8, "shift_y": 8}
+    scales = dict.fromkeys(("scale_x", "scale_y"), (0.8, 1.2))
     factors = change_digits(some_digits(3000, size=4), 0).factors
-    for name, (low, high) in RANGES.items():
+    assert set(factors) == set(ranges | scales)
+    for name, (low, high) in ({name: (-most, most) for name, most in ranges.items()} | scales).items():
         assert low <= float(factors[name].min()) < low + 0.01 * (high - low)
         assert high - 0.01 * (high - low) < float(factors[name].max()) <= high
 
