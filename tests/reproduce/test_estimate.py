@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,14 @@ from benchmarks.training_speeds import every_network
 
 from tests.helpers.small_paper import new_context, small_jobs, small_spec
 from tests.helpers.synthetic_results import ENVIRONMENT
+from torchcaps.bench.timing import num_threads
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json, write_json
 from torchcaps.reproduce.estimate import (
     Cost,
     Estimator,
     job_cost,
+    measure_speed,
     parse_duration,
     shipped_machine,
     shipped_speed,
@@ -181,3 +184,16 @@ def test_the_step_size_of_a_routing_does_not_make_another_network() -> None:
         )
     )
     assert plain == stepping != iterated
+
+
+@pytest.mark.parametrize(("threads", "clock"), [(1, time.process_time), (2, time.perf_counter)])
+def test_one_thread_is_timed_by_its_cpu_time(threads: int, clock: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine lets a process wait for its core, which says nothing about the speed of a network."""
+    used: list[object] = []
+    monkeypatch.setattr(
+        "torchcaps.reproduce.estimate.time_workloads",
+        lambda jobs, *rest: used.append(rest[-1]) or {"capsnet": [0.5]},
+    )
+    with num_threads(threads):
+        assert measure_speed(resolve(model="capsnet", batch_size=32)) == 64
+    assert used == [clock]
