@@ -119,6 +119,19 @@ def test_universal_perturbations_learn(name: str, settings: dict[str, Any], caps
     assert found.accuracy == pytest.approx(found.history[60])
 
 
+def test_universal_pgd_climbs_the_loss() -> None:
+    """A large perturbation breaks a network in whatever direction it goes; a small one only uphill."""
+    model, batch = trained(), glyphs("test", 100)
+    attack = create_attack("universal-pgd", iterations=20, batch_size=50)
+    found = attack(model, batch.images, batch.labels, epsilon=0.02, logits="logits")
+    with torch.no_grad():
+        clean, perturbed = (
+            torch.nn.functional.cross_entropy(model(images).logits, batch.labels).item()
+            for images in (batch.images, found.images)
+        )
+    assert perturbed > 1.1 * clean
+
+
 def test_universal_attacks_count_the_passes_of_clean_images_and_refuse_other_losses() -> None:
     model, batch = trained(), glyphs("test", 20)
     by_loss = {
