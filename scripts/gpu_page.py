@@ -107,7 +107,7 @@ class Layer:
 def layers(name: str) -> list[Layer]:
     """The capsule layers of a model in paper size."""
     found = []
-    for layer in create_model(name).modules():
+    for layer in create_model(name, size="paper").modules():
         if not isinstance(layer, CapsuleLayer):
             continue
         transform = layer.transform.transform if isinstance(layer.transform, CoordinateAddition) else layer.transform

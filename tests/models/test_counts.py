@@ -17,7 +17,7 @@ CIFAR10: dict[str, Any] = {"image_size": 32, "channels": 3}
 
 def count(name: str, **settings: Any) -> int:
     with torch.device("meta"):
-        return sum(parameter.numel() for parameter in create_model(name, **settings).parameters())
+        return sum(parameter.numel() for parameter in create_model(name, **{"size": "paper"} | settings).parameters())
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,12 @@ def weights(model: Model) -> int:
     ("name", "count"), [("matrix-capsnet", 316_256), ("matrix-capsnet-68k", 67_080), ("cnn-hinton2018", 4_252_549)]
 )
 def test_number_of_parameters(name: str, count: int) -> None:
-    assert weights(create_model(name, image_size=32, classes=5)) == count
+    assert weights(create_model(name, size="paper", image_size=32, classes=5)) == count
 
 
 def test_vector_poses_cost_sixteen_times_the_matrices() -> None:
     def transforms(pose: str) -> int:
-        model = create_model("matrix-capsnet", image_size=32, classes=5, pose=pose)
+        model = create_model("matrix-capsnet", size="paper", image_size=32, classes=5, pose=pose)
         return sum(each.numel() for name, each in model.named_parameters() if "transform" in name)
 
     assert transforms("vector") == 16 * transforms("matrix")

@@ -17,7 +17,7 @@ from torchcaps.models import Ensemble, create_model
         ("capsnet", {"routing": "em", "nonlinearity": "none"}, "the capsules below have only a pose"),
         ("ar-capsnet", {"routing": "em"}, "the capsules below have only a pose"),
         ("g-capsnet-conv", {"routing": "em"}, "the capsules below have only a pose"),
-        ("capsnet", {"routing": "attention"}, "over 1152 children"),
+        ("capsnet", {"routing": "attention", "size": "paper"}, "over 1152 children"),
         ("ar-capsnet", {"routing": "discriminative-l1"}, "outside backpropagation.*: choose another routing"),
         ("capsnet", {"transform": "conv"}, "transform 'conv' is unknown.*One of: dense, shared"),
         ("capsnet", {"nonlinearity": "sqush"}, "did you mean 'squash'"),

@@ -11,7 +11,8 @@ from torchcaps.models import create_model
 
 def count(**settings: object) -> int:
     with torch.device("meta"):
-        return sum(p.numel() for p in create_model("capsnet", **settings).parameters())  # type: ignore[arg-type]
+        model = create_model("capsnet", size="paper", **settings)  # type: ignore[arg-type]
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize(

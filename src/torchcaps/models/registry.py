@@ -79,7 +79,7 @@ def create_model(
     image_size: int | Sequence[int] = 28,
     channels: int = 1,
     classes: int = 10,
-    size: str = "paper",
+    size: str = "laptop",
     backbone: str | nn.Module = "auto",
     freeze_backbone: bool = False,
     **options: Any,
@@ -93,14 +93,15 @@ def create_model(
         image_size: height and width in pixels, as one number or two.
         channels: number of image channels.
         classes: number of classes.
-        size: ``paper`` for the paper's network, ``laptop`` for the same network with fewer channels.
+        size: ``paper`` for the paper's network; ``laptop``, as in the ``torchcaps`` command, for the same network with
+            fewer channels.
         backbone: reduces large images to feature maps of 28x28, see :mod:`torchcaps.models.backbone`.
             ``auto``: one strided convolution for images of more than 48 pixels; ``none``, ``strided``, ``residual``, or
             a module that returns feature maps (B, C, H, W).
         freeze_backbone: do not train the backbone.
         options: settings of this model, such as ``routing="uniform"``.
 
-    >>> sum(p.numel() for p in create_model("capsnet", decoder="none").parameters())
+    >>> sum(p.numel() for p in create_model("capsnet", size="paper", decoder="none").parameters())
     6804224
     >>> create_model("capsnet", pretrained="mnist-laptop").class_names[:3]
     ('0', '1', '2')
@@ -112,7 +113,7 @@ def create_model(
 
         trained = load_shipped(find_card(name, None if pretrained is True else str(pretrained)))
         shape, own = trained.config.image_shape, trained.config.size
-        fitting = {"image_size": (28, shape[1], shape[1:]), "channels": (1, shape[0]), "size": ("paper", own)}
+        fitting = {"image_size": (28, shape[1], shape[1:]), "channels": (1, shape[0]), "size": ("laptop", own)}
         values = {"image_size": image_size, "channels": channels, "size": size}
         given = [setting for setting, value in values.items() if value not in fitting[setting]] + list(options)
         if given:
