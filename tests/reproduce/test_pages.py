@@ -93,7 +93,29 @@ def test_markdown_has_the_same_content_and_its_figures(report: PaperReport, tmp_
     assert "A &lt;script&gt; &gt; B (MNIST, Table 1): holds, difference 1.00 points" in text
     pictures = re.findall(r'(?:src|srcset)="([^"]*)"', text)
     assert len(pictures) == 4
+    assert text.count("<details><summary>") == len(report.claims), "comparisons are folded"
     assert all((tmp_path / "docs" / picture).is_file() for picture in pictures)
+
+
+def test_further_profiles_and_tables_without_values_are_folded(tmp_path: Path) -> None:
+    def pages() -> tuple[str, str]:
+        report = report_paper(made_spec(), tmp_path)
+        write_site([report], tmp_path / "site")
+        write_markdown([report], tmp_path / "docs")
+        return (tmp_path / "site" / "made2020.html").read_text(), (tmp_path / "docs" / "made2020.md").read_text()
+
+    page, text = pages()
+    assert page.count("<summary>Not measured yet. The paper&#x27;s values</summary>") == 1, "of table 1"
+    assert text.count("<summary>Not measured yet. The paper's values</summary>") == 1
+    for profile in ("laptop", "desk"):
+        write_made(tmp_path, "table1/a", [98.0], profile=profile)
+    page, text = pages()
+    assert "Not measured yet. The paper" not in page + text
+    assert page.count("<h2 id='table1'>") == text.count("## Table 1") == 1
+    assert page.count("<summary>The same in profile desk</summary>") == 1
+    folded = text[text.index('<details markdown="1">\n<summary>The same in profile desk</summary>\n\n') :]
+    assert "| A &lt;script&gt; | 98.00 (paper 99.2) |" in folded[: folded.index("\n\n</details>\n")]
+    assert text.count("Profile laptop, 1 seed") == 1, "is open"
 
 
 def test_a_missing_figure_raises_a_one_sentence_error(tmp_path: Path) -> None:

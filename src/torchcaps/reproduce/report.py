@@ -37,6 +37,11 @@ class Section:
     figures: list[ThemedFigure]
     smoke: str = ""  # what the results of the smoke profile do not show
 
+    @property
+    def has_values(self) -> bool:
+        """Whether anything was measured, or there is nothing else to show."""
+        return bool(self.figures) or self.table is None or self.table.has_values
+
 
 @dataclass(frozen=True)
 class PaperReport:

@@ -6,6 +6,7 @@ import base64
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 
 from torchcaps.files import atomic_path, write_text
@@ -94,7 +95,7 @@ def paper_html(report: PaperReport, papers: Sequence[str]) -> str:
         totals = describe_totals([report.claims], report.cost)
         claims = f"<h2 id='claims'>Claims</h2>\n<p class='lead'>{totals}</p>\n<p>{HOW_JUDGED}</p>\n"
         claims += _claims_html(report, details=True)
-    sections = "\n".join(_section_html(report, section) for section in report.sections)
+    sections = "\n".join(_table_html(report, *group) for group in by_table(report.sections))
     return (
         f"<nav><a href='index.html'>All papers</a> {links}</nav>\n"
         f"<h1>{html.escape(spec.title)}</h1>\n<p>{html.escape(spec.authors)} ({html.escape(spec.paper)})</p>\n"
@@ -106,11 +107,8 @@ def paper_html(report: PaperReport, papers: Sequence[str]) -> str:
 def _contents_html(report: PaperReport) -> str:
     """Return the table of contents of a paper's page."""
     links = [("claims", f"Claims ({len(report.claims)})")] if report.claims else []
-    names = [section.name for section in report.sections]
-    for section in report.sections:
-        title = section_title(section.name, report.spec.tables[section.name].title)
-        several = f" (profile {section.profile})" if names.count(section.name) > 1 else ""
-        links.append((f"{section.name}-{section.profile}", title + several))
+    for name, _ in by_table(report.sections):
+        links.append((name, section_title(name, report.spec.tables[name].title)))
     items = "".join(f"<li><a href='#{name}'>{html.escape(title)}</a></li>" for name, title in links)
     return f"<nav class='contents' aria-label='Contents'><ul>{items}</ul></nav>"
 
@@ -136,9 +134,7 @@ def _claim_html(report: PaperReport, profile: Profile, verdict: ClaimVerdict, *,
         findings = f"<ul class='findings'>{''.join(results)}</ul>"
         if verdict.gaps:
             findings += f"<p class='gap'>Missing: {html.escape(describe_gaps(verdict))}</p>"
-        count = len(verdict.comparisons)
-        summary = f"{count} comparison{'' if count == 1 else 's'}{', and what is missing' if verdict.gaps else ''}"
-        text += f"<details><summary>{summary}</summary>{findings}</details>"
+        text += f"<details><summary>{_findings_title(verdict)}</summary>{findings}</details>"
         text += "".join(f"<p class='caution'>{html.escape(caution)}</p>" for caution in verdict.cautions)
     elif verdict.gaps:
         text += f" <p class='gap'>{html.escape(describe_gaps(verdict, MOST_GAPS))}</p>"
@@ -159,14 +155,32 @@ def _comparison_html(result: ComparisonResult, *, with_gaps: bool) -> str:
     return f"<li>{statement}: {words}</li>"
 
 
-def _section_html(report: PaperReport, section: Section) -> str:
-    table = report.spec.tables[section.name]
-    heading = section_title(section.name, table.title)
-    parts = [f"<h2 id='{section.name}-{section.profile}'>{html.escape(heading)}</h2>"]
+def by_table(sections: Sequence[Section]) -> list[tuple[str, list[Section]]]:
+    """Return the sections of each table or figure, one for each profile."""
+    return [(name, list(group)) for name, group in groupby(sections, key=lambda section: section.name)]
+
+
+def _fold_title(section: Section, first: bool) -> str:
+    """Return the title under which a section is folded; empty for the first one of a table that has values."""
+    if not section.has_values:
+        return f"{NOT_MEASURED} The paper's values"
+    return "" if first else f"The same in profile {section.profile}"
+
+
+def _table_html(report: PaperReport, name: str, sections: Sequence[Section]) -> str:
+    """Return a table or figure in all its profiles; the first one is open, unless it has no values."""
+    table = report.spec.tables[name]
+    parts = [f"<h2 id='{name}'>{html.escape(section_title(name, table.title))}</h2>"]
     if table.about:
         parts.append(f"<p>{html.escape(table.about)}</p>")
-    if section.smoke:
-        parts.append(f"<p class='smoke'>{html.escape(section.smoke)}</p>")
+    for section in sections:
+        text, fold = _section_html(section), _fold_title(section, section is sections[0])
+        parts.append(f"<details><summary>{html.escape(fold)}</summary>{text}</details>" if fold else text)
+    return "\n".join(parts)
+
+
+def _section_html(section: Section) -> str:
+    parts = [f"<p class='smoke'>{html.escape(section.smoke)}</p>"] if section.smoke else []
     if section.table:
         parts.append(table_to_html(section.table))
     parts += [html_figure(figure, "h3") for figure in section.figures]
@@ -246,20 +260,27 @@ def untestable_table(verdicts: Mapping[str, ClaimVerdicts]) -> str:
 
 
 def claims_list(claims: ClaimVerdicts) -> str:
-    """Return a Markdown list of claims with their comparisons, cautions and notes."""
+    """Return a Markdown list of claims with their notes and cautions; their comparisons are folded."""
     lines = []
     for profile, each in by_verdict(claims):
         statement = f"{each.claim.statement} ({each.claim.source}; {_conditions(profile, each)})"
-        lines.append(f"- {_verdict_markdown(each)}: {escape_markdown(statement)}")
+        found = [
+            f"{result.statement}: {describe_comparison(result, with_gaps=not each.gaps)}" for result in each.comparisons
+        ]
+        found += [f"Missing: {describe_gaps(each)}"] if each.gaps else []
+        # On one line: Markdown in a list cannot have blocks of HTML.
+        items = "".join(f"<li>{escape_markdown(text)}</li>" for text in found)
+        folded = f"<details><summary>{_findings_title(each)}</summary><ul>{items}</ul></details>"
+        lines.append(f"- {_verdict_markdown(each)}: {escape_markdown(statement)} {folded}")
         if each.note:
             lines.append(f"    - **Note:** {escape_markdown(each.note)}")
-        for result in each.comparisons:
-            words = describe_comparison(result, with_gaps=not each.gaps)
-            lines.append(f"    - {escape_markdown(result.statement)}: {escape_markdown(words)}")
-        if each.gaps:
-            lines.append(f"    - Missing: {escape_markdown(describe_gaps(each))}")
         lines += [f"    - Caution: {escape_markdown(caution)}" for caution in each.cautions]
     return "\n".join(lines)
+
+
+def _findings_title(verdict: ClaimVerdict) -> str:
+    count = len(verdict.comparisons)
+    return f"{count} comparison{'' if count == 1 else 's'}{', and what is missing' if verdict.gaps else ''}"
 
 
 def paper_markdown(report: PaperReport, folder: Path) -> str:
@@ -270,16 +291,18 @@ def paper_markdown(report: PaperReport, folder: Path) -> str:
     if report.claims:
         totals = describe_totals([report.claims], report.cost)
         parts += ["## Claims", totals, HOW_JUDGED, claims_list(report.claims)]
-    for section in report.sections:
-        parts += _section_markdown(report, section, folder)
+    for name, sections in by_table(report.sections):
+        table = spec.tables[name]
+        parts += [f"## {escape_markdown(section_title(name, table.title))}", escape_markdown(table.about)]
+        for section in sections:
+            text, fold = _section_markdown(report, section, folder), _fold_title(section, section is sections[0])
+            head = f'<details markdown="1">\n<summary>{escape_markdown(fold)}</summary>'
+            parts += [head, *text, "</details>"] if fold else text
     return "\n\n".join(filter(None, [*parts, escape_markdown(describe_origin(report.results))])) + "\n"
 
 
 def _section_markdown(report: PaperReport, section: Section, folder: Path) -> list[str]:
-    table = report.spec.tables[section.name]
-    parts = [f"## {escape_markdown(section_title(section.name, table.title))}", escape_markdown(table.about)]
-    if section.smoke:
-        parts.append(f"*{escape_markdown(section.smoke)}*")
+    parts = [f"*{escape_markdown(section.smoke)}*"] if section.smoke else []
     if section.table:
         parts.append(table_to_markdown(section.table))
     for number, figure in enumerate(section.figures):

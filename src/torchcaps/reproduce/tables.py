@@ -13,7 +13,7 @@ from torchcaps.reproduce.competence import competence_gaps
 from torchcaps.reproduce.results import Evidence, PaperEvidence
 from torchcaps.reproduce.spec import SMOKE
 
-DASH = "—"
+DASH, CITED = "—", "cited"
 DECIMALS = {"%": 2, "points": 2, "ratio": 3, "nats": 4, "count": 0}
 MAX_COLUMNS = 5  # a table with more columns than this and than rows is transposed, so that it fits a page
 NARROW = 3  # up to this many columns, the published value stands beside the measured one
@@ -38,6 +38,11 @@ class PrintedTable:
     caption: str
     how: list[str]
     footnotes: list[str] = field(default_factory=list)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether a cell has a measured value."""
+        return any(cell and cell.ours not in (DASH, CITED) for row in self.rows.values() for cell in row)
 
     def footnote(self, text: str) -> int:
         """Return the number of a footnote, adding it if it is new."""
@@ -124,7 +129,7 @@ def _table_cell(each: Evidence, paper: PaperEvidence, common: int, printed: Prin
     published = format_published(each.cell.published) if each.cell.published is not None else ""
     notes = [each.cell.note] if each.cell.note else []
     if each.cell.measure is None:
-        return TableCell("cited", published, tuple(map(printed.footnote, notes)))
+        return TableCell(CITED, published, tuple(map(printed.footnote, notes)))
     if each.outdated:
         notes.append("Measured with earlier settings of this cell.")
     notes += [f"Not competent: {gap}." for gap in gaps]
@@ -161,5 +166,5 @@ def _html_cell(cell: TableCell | None) -> str:
         return "<td></td>"
     marks = f"<sup>{','.join(map(str, cell.notes))}</sup>" if cell.notes else ""
     paper = f"paper {cell.paper}" if cell.paper else ""
-    kind = " class='open'" if cell.ours in (DASH, "cited") else ""
+    kind = " class='open'" if cell.ours in (DASH, CITED) else ""
     return f"<td{kind}><span>{cell.ours}{marks}</span><small>{paper}</small></td>"
