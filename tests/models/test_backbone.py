@@ -91,7 +91,7 @@ def test_a_module_is_trained_unless_it_is_frozen() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"backbone": "resnet"}, "backbone 'resnet' is unknown"),
+        ({"backbone": "resnet"}, r"backbone 'resnet' is unknown.*in Python, a module such as timm"),
         ({"backbone": nn.Flatten()}, r"should return feature maps \(B, C, H, W\), Flatten returns"),
         ({"image_size": (28, 28, 3)}, "image_size should be one number of pixels, or height and width"),
         ({"image_size": (28, 0)}, "28x0 pixels"),

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 from torch import nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import read_settings, resolve, sampler
+from torchcaps.models import create_model
+from torchcaps.sklearn import CapsuleClassifier
+from torchcaps.train import RunConfig, read_settings, resolve, sampler
 from torchcaps.train.optimizers import make_optimizer, make_schedule
 from torchcaps.train.sampler import batch_indices, epoch_permutation, steps_per_epoch
 
@@ -39,6 +42,12 @@ from torchcaps.train.sampler import batch_indices, epoch_permutation, steps_per_
 def test_bad_settings_are_refused_in_one_sentence(settings: dict[str, object], message: str) -> None:
     with pytest.raises(TorchcapsError, match=message):
         resolve(**settings)
+
+
+def test_python_and_the_command_have_the_same_default_size() -> None:
+    command = RunConfig.model_fields["size"].default
+    for function in (create_model, CapsuleClassifier):
+        assert inspect.signature(function).parameters["size"].default == command
 
 
 def test_what_is_not_given_comes_from_the_recipe() -> None:

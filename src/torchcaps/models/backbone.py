@@ -97,7 +97,8 @@ def build_backbone(backbone: str | nn.Module, image_shape: ImageShape, *, frozen
     if isinstance(backbone, nn.Module):
         return _wrap_module(backbone, image_shape, frozen)
     if backbone not in BACKBONES:
-        raise unknown_name("backbone", str(backbone), BACKBONES)
+        known = unknown_name("backbone", str(backbone), BACKBONES)
+        raise TorchcapsError(f"{known}; or, in Python, a module such as timm.create_model(NAME, features_only=True)")
     name = choose_backbone(image_shape) if backbone == "auto" else backbone
     if name == "none":
         return None

@@ -21,7 +21,7 @@ from torchcaps.models import Model, models
 from torchcaps.pretrained.loading import TrainedModel, describe_input, file_hash, load_trained
 from torchcaps.train import RunConfig
 from torchcaps.train.checkpoint import save_weights
-from torchcaps.train.config import MOST_WEIGHTS, PYTHON, validate_config
+from torchcaps.train.config import MOST_WEIGHTS, PYTHON, resolve, validate_config
 from torchcaps.train.run_folder import load_model
 
 __all__ = ["from_folder", "from_pretrained", "push_to_hub", "save_pretrained"]
@@ -29,6 +29,8 @@ __all__ = ["from_folder", "from_pretrained", "push_to_hub", "save_pretrained"]
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 MOST_BYTES = {CONFIG: 1 << 20, WEIGHTS: MOST_WEIGHTS}
 LIBRARY = "torchcaps"
+# Settings that depend on the machine: a recipe does without them.
+OF_THE_MACHINE = ("device", "precision", "devices", "nodes", "strategy", "save_minutes")
 # Keys of config.json that are not settings of the run.
 ABOUT = ("library_name", "torchcaps_version", "preprocessing")
 
@@ -239,7 +241,7 @@ Output: scores of {_classes(config.class_names)}.
 
 ## Training
 
-{_made_by(trained.training)}
+{_recipe(config)}{_made_by(trained.training)}
 
 SHA-256 of the weights: `{sha256}`
 """
@@ -279,12 +281,49 @@ def _measured(result: dict[str, Any]) -> str:
     return "\n".join(["| | |", "| --- | --- |", *(f"| {what} | {value} |" for what, value in rows)])
 
 
+def recipe_settings(config: RunConfig) -> dict[str, Any] | None:
+    """Return the settings that ``torchcaps train`` needs to train the model again; all others have their defaults.
+
+    None if settings alone are not enough: for the user's own images, models of Python, and fine-tuning.
+    """
+    chosen = {"model": config.model, "data": config.data, "size": config.size}
+    if ":" in config.data or config.start_from is not None:
+        return None
+    try:
+        defaults = resolve(**chosen).model_dump(mode="json")
+    except TorchcapsError:  # the model or the dataset exists only in Python
+        return None
+    given = config.model_dump(mode="json", exclude=set(OF_THE_MACHINE))
+    return chosen | {key: value for key, value in given.items() if value != defaults[key]}
+
+
+def _recipe(config: RunConfig) -> str:
+    settings = recipe_settings(config)
+    if settings is None:
+        return ""
+    lines = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    return f"""Save these settings as `settings.yaml`:
+
+```yaml
+{lines}```
+
+All others have their defaults:
+
+```sh
+torchcaps train --config settings.yaml
+```
+
+"""
+
+
 def _made_by(training: dict[str, Any]) -> str:
     if not training:
         return "The training was not recorded."
     versions = ", ".join(f"{name} {version}" for name, version in training["versions"].items())
-    return f"""```text
+    return f"""These weights were trained by
+
+```text
 {training["command"]}
 ```
 
-Commit {training["commit"]}, with {versions}, on {training["processor"]} ({training["cores"]} cores)."""
+at commit {training["commit"]}, with {versions}, on {training["processor"]} ({training["cores"]} cores)."""
