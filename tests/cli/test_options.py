@@ -12,6 +12,7 @@ import pytest
 from torchcaps.cli import options
 from torchcaps.cli.options import complete, complete_list, complete_run, known_names
 from torchcaps.models import models
+from torchcaps.train import resolve
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +61,13 @@ def test_completion_from_a_shell(tmp_path: Path) -> None:
         [program, "--show-completion", "bash"], env=os.environ | named, capture_output=True, text=True, check=False
     )
     assert "_TORCHCAPS_COMPLETE" in shown.stdout
+
+
+def test_the_backbone_is_changed_in_the_words_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    large = resolve(model="capsnet", data="glyphs", image_shape=(1, 64, 64))
+    options.show_backbone(large, quiet=False)
+    assert "Change it with --set backbone=none, strided or residual." in capsys.readouterr().out
+    options.show_backbone(large, quiet=False, prefix="capsnet:")
+    assert "Change it with capsnet:backbone=none, strided or residual." in capsys.readouterr().out
+    options.show_backbone(resolve(model="capsnet", data="glyphs"), quiet=False)
+    assert capsys.readouterr().out == ""

@@ -92,7 +92,7 @@ def compare_command(
         configs[0].check_model()  # errors in the settings or the data should come before a directory is created
         entries += [ComparisonRun(label, config) for config in configs]
     first = entries[0].config
-    o.show_backbone(first, quiet=json)
+    o.show_backbone(first, quiet=json, prefix=f"{first.model}:")
     training_splits(first)
     path = out or Path("runs") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-compare-{file_name(display_name(first.data))}"
     o.write_contact_sheet(first, path / "pictures.png", quiet=json)

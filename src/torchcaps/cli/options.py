@@ -277,13 +277,15 @@ def describe_own_images(data: str, *, quiet: bool) -> None:
         console.warn(warning)
 
 
-def show_backbone(config: RunConfig, *, quiet: bool) -> None:
-    """Print how large images are reduced, if they are."""
+def show_backbone(config: RunConfig, *, quiet: bool, prefix: str = "--set ") -> None:
+    """Print how large images are reduced, if they are; ``prefix`` is what a command has before 'backbone=...'."""
     from torchcaps.models.backbone import describe_backbone
 
     text = describe_backbone(str(config.options.get("backbone", "none")), config.image_shape)
     if text and not quiet:
-        console.out.print(f"Backbone {text}. Change it with --set backbone=none, strided or residual.", soft_wrap=True)
+        console.out.print(
+            f"Backbone {text}. Change it with {prefix}backbone=none, strided or residual.", soft_wrap=True
+        )
 
 
 Balance = Annotated[
