@@ -98,6 +98,22 @@ def test_a_wide_table_becomes_a_list(capsys: pytest.CaptureFixture[str], monkeyp
     assert "\u2503 number of parameters \u2503" in capsys.readouterr().out
 
 
+def test_a_table_that_just_fits_keeps_its_last_column(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = ("image", "prediction", "second", "third", "typical")
+    rows = [("p" * 29, "bag: 79.0%", "sneaker: 37.1%", "shirt: 15.4%", "NO")]
+    for width in range(78, 92):
+        monkeypatch.setattr(console.out, "_width", width)
+        console.print_table("Predictions", columns, rows)
+        lines = capsys.readouterr().out.splitlines()
+        if "\N{BOX DRAWINGS LIGHT VERTICAL}" in lines[-2]:
+            assert all(len(line) <= width for line in lines)
+            assert lines[-1][-1] == "\N{BOX DRAWINGS LIGHT UP AND LEFT}", f"the right border at {width} columns"
+        else:
+            assert "typical: NO" in lines[-1]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_flags_have_no_value(run: Run, name: str) -> None:  # noqa: F811
     assert "bool" not in run(*name.split(), "--help").lower()

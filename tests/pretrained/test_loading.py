@@ -48,16 +48,6 @@ def test_what_is_shipped() -> None:
         assert card.selection_split == "validation"
 
 
-@pytest.mark.parametrize("card", [card for card in CARDS if card.tag.endswith("-laptop")], ids=lambda card: card.name)
-def test_weights_named_laptop_are_of_the_laptop_size(card: Card) -> None:
-    model = torchcaps.create_model(card.model, pretrained=card.tag)
-    _, height, width = model.image_shape
-    built = torchcaps.create_model(card.model, size="laptop", image_size=(height, width), channels=model.image_shape[0])
-    assert {name: value.shape for name, value in model.state_dict().items()} == {
-        name: value.shape for name, value in built.state_dict().items()
-    }
-
-
 def test_unknown_names_suggest_the_nearest() -> None:
     with pytest.raises(TorchcapsError, match="'mnist-labtop' is unknown: did you mean 'mnist-laptop'"):
         torchcaps.create_model("capsnet", pretrained="mnist-labtop")

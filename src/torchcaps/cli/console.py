@@ -48,9 +48,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         _print_list(title, columns, cells)
         return
     table = Table(title=title, title_justify="left", header_style="bold")
-    for position, (column, width) in enumerate(zip(columns, least, strict=True)):
+    for position, width in enumerate(_column_widths(columns, cells, least, out.width)):
         justify: Literal["left", "right"] = "right" if position >= len(columns) - numbers else "left"
-        table.add_column(column, justify=justify, no_wrap=whole[position], min_width=width)
+        table.add_column(columns[position], justify=justify, no_wrap=whole[position], width=width)
     for row in cells:
         table.add_row(*row)
     out.print(table)
@@ -73,6 +73,24 @@ def _fits(rows: Sequence[Sequence[str]], least: Sequence[int], whole: Sequence[b
             )  # words leave a part of a line empty
             needed += max(0, math.ceil(lines) - least[position])
     return free >= needed
+
+
+def _column_widths(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], least: Sequence[int], width: int
+) -> list[int]:
+    """Return the widths of columns that fit: those with the longest cells get the room that the least widths leave.
+
+    Rich would reduce columns below their least width, widen them again, and cut the last one.
+    """
+    lines = [[line for row in rows for line in row[number].splitlines()] for number in range(len(columns))]
+    wanted = [max(map(cell_len, [column, *each])) for column, each in zip(columns, lines, strict=True)]
+    widths = list(least)
+    for _ in range(width - 3 * len(least) - 1 - sum(least)):
+        position = max(range(len(widths)), key=lambda number: wanted[number] / max(1, widths[number]))
+        if widths[position] >= wanted[position]:
+            break
+        widths[position] += 1
+    return widths
 
 
 def _print_list(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
