@@ -114,6 +114,20 @@ def test_a_table_that_just_fits_keeps_its_last_column(
             assert "typical: NO" in lines[-1]
 
 
+def test_a_long_title_wraps_where_the_cells_are_short(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = ("model", "parameters", "training, s", "images/s", "validation, %", "test, %")
+    rows = [("matrix-capsnet", "1,814,916", "197.0", "224", "100.00", "85.00")]
+    monkeypatch.setattr(console.out, "_width", 80)
+    console.print_table("Comparison", columns, rows, numbers=5)
+    said = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert all(word in said for word in " ".join(columns).split())
+    assert all(cell in said for cell in rows[0])
+    assert max(map(len, said.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_flags_have_no_value(run: Run, name: str) -> None:  # noqa: F811
     assert "bool" not in run(*name.split(), "--help").lower()

@@ -13,11 +13,12 @@ import torch
 from PIL import Image
 
 from torchcaps.cli.main import main
+from torchcaps.data import TensorImages
 from torchcaps.data.datasets.image_folder import relocated
 from torchcaps.demo.served import load_run_models
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_folder, evaluate_run
-from torchcaps.evaluate.folder import calibration, per_class
+from torchcaps.evaluate.folder import calibration, mistake_sheet, per_class
 from torchcaps.prediction import predict
 from torchcaps.train import RunFolder, fit_run, move_images, new_run, open_run, resolve
 from torchcaps.train.run_images import ErrorReference, read_error_reference, read_samples
@@ -168,3 +169,10 @@ def test_percentiles_of_reconstruction_errors(trained: Path) -> None:
     (odd,) = predict(trained / "run", trained / "noise.png").answers
     assert odd.unusual is True
     assert odd.percentile == 100
+
+
+def test_the_sheet_has_class_and_file_on_two_lines() -> None:
+    images = TensorImages(torch.rand(1, 3, 8, 8), torch.tensor([0]), ("cat", "dog"))
+    mistake = {"predicted": "dog", "true": "ca$t", "probability": 0.9, "file": "cat/a\nb.png"}
+    (axes,) = mistake_sheet(images, torch.tensor([0]), [mistake]).axes
+    assert axes.get_xlabel() == "true: ca\\$t\ncat/a\N{REPLACEMENT CHARACTER}b.png"

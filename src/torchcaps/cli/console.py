@@ -50,7 +50,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     table = Table(title=title, title_justify="left", header_style="bold")
     for position, width in enumerate(_column_widths(columns, cells, least, out.width)):
         justify: Literal["left", "right"] = "right" if position >= len(columns) - numbers else "left"
-        table.add_column(columns[position], justify=justify, no_wrap=whole[position], width=width)
+        table.add_column(columns[position], justify=justify, width=width)
     for row in cells:
         table.add_row(*row)
     out.print(table)

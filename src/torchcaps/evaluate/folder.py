@@ -167,5 +167,6 @@ def mistake_sheet(images: TensorImages, chosen: Tensor, mistakes: list[dict[str,
     for axes, index, mistake in zip(grid, chosen.tolist(), mistakes, strict=False):
         axes.imshow(as_rgb(as_floats(images.images[index])))
         axes.set_title(figure_text(f"{mistake['predicted']}: {mistake['probability']:.0%}"), fontsize=8)
-        axes.set_xlabel(figure_text(f"true: {mistake['true']}\n{mistake['file'][-28:]}"), fontsize=7)
+        names = (f"true: {mistake['true']}", mistake["file"][-28:])
+        axes.set_xlabel("\n".join(map(figure_text, names)), fontsize=7)  # a line break would be escaped in a name
     return figure
