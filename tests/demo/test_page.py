@@ -271,6 +271,10 @@ def test_a_color_network_sees_the_drawing(browser: Browser, pictures_address: st
     assert page.get_by_role("tab").all_inner_texts() == tabs
     assert "--images FOLDER" in page.locator("#samples").inner_text()
     assert not page.locator("#more").is_visible()
+    pad, seen_box = page.locator("#pad").bounding_box(), page.locator("#seen").bounding_box()
+    assert pad
+    assert seen_box
+    assert seen_box["x"] + seen_box["width"] <= pad["x"] + pad["width"] + 2, "the network input is below the pad"
     bar = "document.querySelector('.panel:not([hidden]) .fill').style.getPropertyValue('--part')"
     page.get_by_label("Pen color").fill("#ff0000")
     draw(page, [(0.5, 0.2), (0.5, 0.8)])
@@ -315,6 +319,10 @@ def test_a_picture_is_shown_as_it_is(browser: Browser, pictures_address: str) ->
         return copy.getImageData(3, 3, 1, 1).data[1] === 200;
     })()""",
     )
+    pad, frame = page.locator("#pad").bounding_box(), page.locator(".pad-frame").bounding_box()
+    assert pad
+    assert frame
+    assert frame["height"] - pad["height"] <= 4, "no empty strip below the pad"
     for panel in ("draw", "dimensions", "routing", "transform", "attack"):
         page.locator(f"#tab-{panel}").click()
         page.wait_for_timeout(150)
