@@ -38,6 +38,12 @@ def test_curves_agree_with_pixels_moved_one_by_one() -> None:
     assert curves["rotation"]["strength"] == [-20, 0, 20]
 
 
+def test_own_images_are_named_by_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchcaps.evaluate.affine.load_dataset", lambda data, split: small_images())
+    found = affine_sets(SmallNet(), "images:/home/me/photos,size=6,grey=1", None)
+    assert found.about.startswith("6x6 test images of photos changed in place")
+
+
 def test_a_trained_model_loses_accuracy_under_change() -> None:
     model = trained()
     result = measure_affine(model, affine_sets(model, "glyphs", 100), steps=3)

@@ -19,6 +19,7 @@ from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import TensorImages, load_dataset
 from torchcaps.data.base import as_floats, chunks
 from torchcaps.data.datasets.affnist import change_digits
+from torchcaps.data.datasets.image_folder import display_name
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.evaluate.clean import first_images
 from torchcaps.models import Model
@@ -61,7 +62,8 @@ def affine_sets(model: Model, data: str, images_used: int | None, variant: str |
         raise TorchcapsError(f"{variant} is for models trained on digits on 40x40, not on {data}: train on mnist-40")
     upright = first_images(model, load_dataset(data, "test"), images_used)
     height, width = model.image_shape[1:]
-    about = f"{height}x{width} test images of {data} changed in place, by gu2021's ranges with shifts in proportion"
+    how = "changed in place, by gu2021's ranges with shifts in proportion"
+    about = f"{height}x{width} test images of {display_name(data)} {how}"
     return AffineSets("affine in place", about, upright, change_digits(upright, seed=0, size=(height, width)))
 
 
