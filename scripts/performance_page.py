@@ -361,6 +361,17 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
 }
 
 
+MOST_ROWS = 40  # of a section that is not folded
+
+
+def folded(text: str) -> str:
+    """The text of a section, folded if its tables have many rows."""
+    rows = text.count("\n| ") - 2 * text.count("\n| ---")
+    if rows <= MOST_ROWS:
+        return text
+    return f'<details markdown="1">\n<summary>{rows} rows</summary>\n\n{text}\n</details>\n'
+
+
 def page(folder: Path = BENCH) -> str:
     """The whole page, from the files in a folder."""
     parts = [INTRODUCTION, not_ahead(folder)]
@@ -369,7 +380,7 @@ def page(folder: Path = BENCH) -> str:
         if source.is_file():
             result = json.loads(source.read_text(encoding="utf-8"))
             measured_on = f"{machine(result)}\n" if "environment" in result else ""
-            parts.append(f"## {title}\n\n{measured_on}{write(result)}")
+            parts.append(f"## {title}\n\n{folded(measured_on + write(result))}")
     return "\n".join(parts)
 
 

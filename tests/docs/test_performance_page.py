@@ -27,6 +27,15 @@ def script() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPT))
 
 
+def test_long_sections_are_folded(script: dict[str, Any]) -> None:
+    head = "| model | ms |\n| --- | ---: |"
+    for rows in (40, 41):
+        text = script["folded"](f"Words.\n\n{head}" + "\n| a | 1 |" * rows + "\n")
+        assert text.startswith(
+            "Words." if rows == 40 else '<details markdown="1">\n<summary>41 rows</summary>\n\nWords.'
+        )
+
+
 def test_the_page_is_what_the_files_give(script: dict[str, Any]) -> None:
     written = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert written == script["page"](), "run: python scripts/performance_page.py"

@@ -94,6 +94,7 @@ def test_markdown_has_the_same_content_and_its_figures(report: PaperReport, tmp_
     pictures = re.findall(r'(?:src|srcset)="([^"]*)"', text)
     assert len(pictures) == 4
     assert text.count("<details><summary>") == len(report.claims), "comparisons are folded"
+    assert "not testable yet</summary>" not in text, "all claims were tested"
     assert all((tmp_path / "docs" / picture).is_file() for picture in pictures)
 
 
@@ -107,6 +108,7 @@ def test_further_profiles_and_tables_without_values_are_folded(tmp_path: Path) -
     page, text = pages()
     assert page.count("<summary>Not measured yet. The paper&#x27;s values</summary>") == 1, "of table 1"
     assert text.count("<summary>Not measured yet. The paper's values</summary>") == 1
+    assert '<details markdown="1">\n<summary>5 claims are not testable yet</summary>\n\n- ' in text
     for profile in ("laptop", "desk"):
         write_made(tmp_path, "table1/a", [98.0], profile=profile)
     page, text = pages()

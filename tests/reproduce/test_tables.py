@@ -74,6 +74,7 @@ def test_footnotes(tmp_path: Path) -> None:
     assert notes == {"A <script>": (1,), "B": (2, 1), "C": (3,), "Cited": ()}
     assert "<sup>2,1</sup>" in table_to_markdown(table)
     assert "1. careful" in table_to_markdown(table)
+    assert "\n\n<!-- measures -->\n\n- test-accuracy" in table_to_markdown(table), "not footnote 3"
 
 
 def test_a_different_number_of_seeds_is_noted(tmp_path: Path) -> None:

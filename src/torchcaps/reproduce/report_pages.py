@@ -259,6 +259,21 @@ def untestable_table(verdicts: Mapping[str, ClaimVerdicts]) -> str:
     return markdown_table(["claim", "paper", "missing"], rows, align="---") if rows else "All claims were tested."
 
 
+def _claims_markdown(claims: ClaimVerdicts) -> list[str]:
+    """Return the claims that were tested, and the others folded."""
+    tested = [claim for claim in claims if claim[1].verdict != VERDICTS[-1]]
+    others = [claim for claim in claims if claim[1].verdict == VERDICTS[-1]]
+    if not others:
+        return [claims_list(tested)]
+    title = f"{len(others)} claim{' is' if len(others) == 1 else 's are'} {VERDICTS[-1]}"
+    return [
+        claims_list(tested),
+        f'<details markdown="1">\n<summary>{title}</summary>',
+        claims_list(others),
+        "</details>",
+    ]
+
+
 def claims_list(claims: ClaimVerdicts) -> str:
     """Return a Markdown list of claims with their notes and cautions; their comparisons are folded."""
     lines = []
@@ -290,7 +305,7 @@ def paper_markdown(report: PaperReport, folder: Path) -> str:
     parts = [f"# {title}", f"{authors} ({spec.paper})", about]
     if report.claims:
         totals = describe_totals([report.claims], report.cost)
-        parts += ["## Claims", totals, HOW_JUDGED, claims_list(report.claims)]
+        parts += ["## Claims", totals, HOW_JUDGED, *_claims_markdown(report.claims)]
     for name, sections in by_table(report.sections):
         table = spec.tables[name]
         parts += [f"## {escape_markdown(section_title(name, table.title))}", escape_markdown(table.about)]

@@ -95,6 +95,8 @@ def table_to_markdown(table: PrintedTable) -> str:
     rows = [[escape_markdown(row), *map(_markdown_cell, cells)] for row, cells in table.rows.items()]
     parts = [markdown_table(head, rows), escape_markdown(table.caption)]
     parts.append("\n".join(f"{k}. {escape_markdown(note)}" for k, note in enumerate(table.footnotes, 1)))
+    # Without something between them, Python-Markdown continues the numbers of the footnotes.
+    parts.append("<!-- measures -->" if table.footnotes and table.how else "")
     parts.append("\n".join(f"- {escape_markdown(text)}" for text in table.how))
     return "\n\n".join(filter(None, parts)) + "\n"
 
