@@ -44,11 +44,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     least = [
         _least_width(column, [row[number] for row in cells], whole[number]) for number, column in enumerate(columns)
     ]
-    if not _fits(cells, least, whole, out.width):
+    widths = _column_widths(columns, cells, least, whole)
+    if widths is None:
         _print_list(title, columns, cells)
         return
     table = Table(title=title, title_justify="left", header_style="bold")
-    for position, width in enumerate(_column_widths(columns, cells, least, out.width)):
+    for position, width in enumerate(widths):
         justify: Literal["left", "right"] = "right" if position >= len(columns) - numbers else "left"
         table.add_column(columns[position], justify=justify, width=width)
     for row in cells:
@@ -62,34 +63,28 @@ def _least_width(column: str, cells: Sequence[str], whole: bool) -> int:
     return max((cell_len(text) for text in [*column.split(), *lines]), default=0)
 
 
-def _fits(rows: Sequence[Sequence[str]], least: Sequence[int], whole: Sequence[bool], width: int) -> bool:
-    """Whether the columns fit in the width with at most MOST_LINES lines per cell."""
-    free = width - 3 * len(least) - 1 - sum(least)
-    needed = 0
-    for position, cells in enumerate(zip(*rows, strict=True)):
-        if not whole[position]:
-            lines = (
-                max(map(cell_len, cells)) / MOST_LINES * (1 + 0.25 / MOST_LINES)
-            )  # words leave a part of a line empty
-            needed += max(0, math.ceil(lines) - least[position])
-    return free >= needed
-
-
 def _column_widths(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], least: Sequence[int], width: int
-) -> list[int]:
-    """Return the widths of columns that fit: those with the longest cells get the room that the least widths leave.
+    columns: Sequence[str], rows: Sequence[Sequence[str]], least: Sequence[int], whole: Sequence[bool]
+) -> list[int] | None:
+    """Return widths with at most MOST_LINES lines per cell; None if the table does not fit.
 
-    Rich would reduce columns below their least width, widen them again, and cut the last one.
+    What is left goes to the columns that lack least. Rich would reduce a column below its least width, widen it again,
+    and cut the last one.
     """
-    lines = [[line for row in rows for line in row[number].splitlines()] for number in range(len(columns))]
-    wanted = [max(map(cell_len, [column, *each])) for column, each in zip(columns, lines, strict=True)]
-    widths = list(least)
-    for _ in range(width - 3 * len(least) - 1 - sum(least)):
-        position = max(range(len(widths)), key=lambda number: wanted[number] / max(1, widths[number]))
-        if widths[position] >= wanted[position]:
-            break
-        widths[position] += 1
+    wanted, widths = [], []
+    for position, column in enumerate(columns):
+        lines = [line for row in rows for line in row[position].splitlines()]
+        wanted.append(max(map(cell_len, [column, *lines])))
+        longest = max((cell_len(row[position]) for row in rows), default=0)
+        share = 0.0 if whole[position] else longest / MOST_LINES * (1 + 0.25 / MOST_LINES)  # words leave gaps
+        widths.append(max(least[position], math.ceil(share)))
+    free = out.width - 3 * len(widths) - 1 - sum(widths)
+    if free < 0:
+        return None
+    for position in sorted(range(len(widths)), key=lambda number: wanted[number] - widths[number]):
+        more = min(free, max(0, wanted[position] - widths[position]))
+        widths[position] += more
+        free -= more
     return widths
 
 
