@@ -109,6 +109,7 @@ def test_further_profiles_and_tables_without_values_are_folded(tmp_path: Path) -
     assert page.count("<summary>Not measured yet. The paper&#x27;s values</summary>") == 1, "of table 1"
     assert text.count("<summary>Not measured yet. The paper's values</summary>") == 1
     assert '<details markdown="1">\n<summary>5 claims are not testable yet</summary>\n\n- ' in text
+    assert "<details><summary>" not in text, "md_in_html ends a folded part where a nested one ends"
     for profile in ("laptop", "desk"):
         write_made(tmp_path, "table1/a", [98.0], profile=profile)
     page, text = pages()

@@ -269,13 +269,13 @@ def _claims_markdown(claims: ClaimVerdicts) -> list[str]:
     return [
         claims_list(tested),
         f'<details markdown="1">\n<summary>{title}</summary>',
-        claims_list(others),
+        claims_list(others, fold=False),  # a folded part in another one is closed at the end of the first
         "</details>",
     ]
 
 
-def claims_list(claims: ClaimVerdicts) -> str:
-    """Return a Markdown list of claims with their notes and cautions; their comparisons are folded."""
+def claims_list(claims: ClaimVerdicts, *, fold: bool = True) -> str:
+    """Return a Markdown list of claims with their comparisons, notes and cautions; ``fold`` hides the comparisons."""
     lines = []
     for profile, each in by_verdict(claims):
         statement = f"{each.claim.statement} ({each.claim.source}; {_conditions(profile, each)})"
@@ -285,8 +285,9 @@ def claims_list(claims: ClaimVerdicts) -> str:
         found += [f"Missing: {describe_gaps(each)}"] if each.gaps else []
         # On one line: Markdown in a list cannot have blocks of HTML.
         items = "".join(f"<li>{escape_markdown(text)}</li>" for text in found)
-        folded = f"<details><summary>{_findings_title(each)}</summary><ul>{items}</ul></details>"
-        lines.append(f"- {_verdict_markdown(each)}: {escape_markdown(statement)} {folded}")
+        folded = f" <details><summary>{_findings_title(each)}</summary><ul>{items}</ul></details>" if fold else ""
+        lines.append(f"- {_verdict_markdown(each)}: {escape_markdown(statement)}{folded}")
+        lines += [f"    - {escape_markdown(text)}" for text in found if not fold]
         if each.note:
             lines.append(f"    - **Note:** {escape_markdown(each.note)}")
         lines += [f"    - Caution: {escape_markdown(caution)}" for caution in each.cautions]
