@@ -67,6 +67,7 @@ def test_listings_print_only_json(run: Run, command: str) -> None:  # noqa: F811
     ("command", "field"),
     [
         ("models", "name"),
+        ("models capsnet", "name"),
         ("routings", "name"),
         ("components", "name"),
         ("attacks", "name"),
@@ -83,6 +84,12 @@ def test_listings_fit_in_80_columns(run: Run, command: str, field: str) -> None:
     found = json.loads(run(*command.split(), "--json"))
     for row in found["plan"] if isinstance(found, dict) else found:
         assert re.search(rf"(?<![\w-]){re.escape(row[field])}(?![\w-])", said), row[field]
+
+
+def test_settings_have_the_default_of_both_sizes(run: Run) -> None:  # noqa: F811
+    said = run("models", "capsnet")
+    assert "filters  [default: 64; in paper size: 256]\n" in said
+    assert "kernel  [default: 9]\n" in said
 
 
 def test_a_wide_table_becomes_a_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,9 +98,14 @@ def _print_list(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         short = [f"{name}: {cell}".replace(" ", KEPT) for name, cell in facts if name not in TEXTS]
         out.print(Text(row[0]), soft_wrap=True)
         for paragraph in (*texts, "; ".join(short)):
-            if paragraph:
-                lines = textwrap.wrap(paragraph, out.width - 2, break_long_words=False, break_on_hyphens=False)
-                out.print(Text(textwrap.indent("\n".join(lines), "  ").replace(KEPT, " ")), soft_wrap=True)
+            print_paragraph(paragraph, indent=2)
+
+
+def print_paragraph(text: str, *, indent: int) -> None:
+    """Print a text in lines that fit, indented; nothing if it is empty."""
+    lines = textwrap.wrap(text, out.width - indent, break_long_words=False, break_on_hyphens=False)
+    if lines:
+        out.print(Text(textwrap.indent("\n".join(lines), " " * indent).replace(KEPT, " ")), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

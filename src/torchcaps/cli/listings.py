@@ -34,9 +34,9 @@ def models_command(
             console.print_json([asdict(row) for row in found])
             return
         for row in found:
-            laptop = f"; laptop: {row.laptop}" if row.laptop is not None else ""
-            console.out.print(f"{row.name}  [default: {row.default}{laptop}]", soft_wrap=True)
-            console.out.print(f"    {row.meaning}", soft_wrap=True)
+            paper = f"; in paper size: {row.paper}" if row.paper is not None else ""
+            console.out.print(f"{row.name}  [default: {row.default}{paper}]", soft_wrap=True, markup=False)
+            console.print_paragraph(row.meaning, indent=4)
         return
 
     rows = model_rows()

@@ -33,7 +33,9 @@ def train_command(
     test_images: o.TestImages = None,
     batch_size: o.BatchSize = None,
     learning_rate: o.LearningRate = None,
-    loss: Annotated[str | None, typer.Option(help="Loss function.  [default: from the paper]")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="Loss function; see 'torchcaps components'.  [default: from the paper]")
+    ] = None,
     schedule: Annotated[
         str | None,
         typer.Option(

@@ -188,11 +188,11 @@ class RoutingRow:
 
 @dataclass(frozen=True)
 class SettingRow:
-    """A setting of a model: its default in paper size, the value in laptop size if it differs, and its meaning."""
+    """A setting of a model: its default, the value in paper size if it differs, and its meaning."""
 
     name: str
     default: str
-    laptop: str | None
+    paper: str | None
     meaning: str
 
 
@@ -213,8 +213,8 @@ def setting_rows(name: str) -> list[SettingRow]:
     rows = [
         SettingRow(
             setting,
-            str(parameters[setting].default),
-            str(record.laptop[setting]) if setting in record.laptop else None,
+            str(record.laptop.get(setting, parameters[setting].default)),
+            str(parameters[setting].default) if setting in record.laptop else None,
             meanings.get(setting, ""),
         )
         for setting in record.settings()
