@@ -100,6 +100,10 @@ def test_a_wide_table_becomes_a_list(capsys: pytest.CaptureFixture[str], monkeyp
     title, name, *texts, fact = capsys.readouterr().out.splitlines()
     assert (title, name, fact) == ("Things", "a-name", "  number of parameters: 1,234")
     assert " ".join(texts).split() == rows[0][1].split()
+    console.print_table("Things", columns, [("a-name", "", "1", "several words " * 9)])
+    *facts, last = capsys.readouterr().out.splitlines()
+    assert max(map(len, facts)) <= 60
+    assert last.endswith("words")
     monkeypatch.setattr(console.out, "_width", 200)
     console.print_table("Things", columns, rows)
     assert "\u2503 number of parameters \u2503" in capsys.readouterr().out

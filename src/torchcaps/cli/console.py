@@ -94,8 +94,9 @@ def _print_list(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     for row in rows:
         facts = [(name, cell) for name, cell in zip(columns[1:], row[1:], strict=True) if cell]
         texts = [cell for name, cell in facts if name in TEXTS]
-        # A line may only end between two facts.
-        short = [f"{name}: {cell}".replace(" ", KEPT) for name, cell in facts if name not in TEXTS]
+        short = [f"{name}: {cell}" for name, cell in facts if name not in TEXTS]
+        # A line may only end between two facts, unless one of them is longer than a line.
+        short = [fact.replace(" ", KEPT) if cell_len(fact) <= out.width - 2 else fact for fact in short]
         out.print(Text(row[0]), soft_wrap=True)
         for paragraph in (*texts, "; ".join(short)):
             print_paragraph(paragraph, indent=2)
