@@ -221,16 +221,16 @@ def _convolutions() -> list[Diagnosis]:
     """Which convolution is used, and what was measured for the layers used so far."""
     choice = _selected_kernels()[0]
     if choice == "plain" or fastest_device() != "cpu":
-        return [Diagnosis("convolutions", f"PyTorch: {'forced' if choice == 'plain' else 'FFT is for the CPU'}")]
+        return [Diagnosis("convolutions", f"PyTorch: {'forced' if choice == 'plain' else 'others are for the CPU'}")]
     cases = autotune.measured_cases()
     won = sum(autotune.wins(seconds) for _, seconds in cases)
-    so_far = f": {len(cases)} measured so far, FFT won {won} (--json lists them)" if cases else ""
-    found = [Diagnosis("convolutions", f"PyTorch or FFT, whichever is faster for a layer{so_far}")]
+    so_far = f": {len(cases)} measured so far, others won {won} (--json lists them)" if cases else ""
+    found = [Diagnosis("convolutions", f"PyTorch, FFT or Winograd, whichever is faster for a layer{so_far}")]
     for case, seconds in cases:
         layer = f"{case.inputs} to {case.outputs} channels, {case.size} pixels, {case.kernel}x{case.kernel}"
         layer += f", stride {case.stride}"
-        share = seconds["spectral"] / seconds["pytorch"]
-        winner = "FFT" if autotune.wins(seconds) else "PyTorch"
+        winner = {"spectral": "FFT", "winograd": "Winograd"}[case.form] if autotune.wins(seconds) else "PyTorch"
+        share = autotune.ratio_to_pytorch(seconds)
         about = f"{case.mode} of {case.batch}, threads {case.threads}: {winner} (ratio {share:.2f})"
         found.append(Diagnosis(layer, about, detail=True))
     return found

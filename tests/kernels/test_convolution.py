@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.kernels import autotune, convolution
-from torchcaps.kernels.autotune import Case, spectral_is_faster, worth_measuring
+from torchcaps.kernels.autotune import Case, form_is_faster, worth_measuring
 from torchcaps.kernels.convolution import dft_plan, spectral_convolution, to_spectrum
 from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import Conv2d
@@ -29,9 +29,9 @@ def relative(found: Tensor, expected: Tensor) -> float:
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    spectral_is_faster.cache_clear()
+    form_is_faster.cache_clear()
     yield tmp_path
-    spectral_is_faster.cache_clear()
+    form_is_faster.cache_clear()
 
 
 def leaves(batch: int, inputs: int, outputs: int, size: int, kernel: int) -> tuple[Tensor, Tensor]:
@@ -211,33 +211,33 @@ def test_forced_form_is_the_one_that_runs() -> None:
 def test_measured_once_and_kept(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(batch=8, inputs=16, outputs=16, size=12, kernel=5, stride=1, mode="training", threads=1)
     state = torch.random.get_rng_state()
-    first = spectral_is_faster(case)
+    first = form_is_faster(case)
     assert torch.equal(torch.random.get_rng_state(), state), "a run's random numbers must not depend on measuring"
 
     def never(case: Case) -> dict[str, float]:
         raise AssertionError("measured twice")
 
     monkeypatch.setattr(autotune, "time_forms", never)
-    spectral_is_faster.cache_clear()  # as a new process
-    assert spectral_is_faster(case) == first
+    form_is_faster.cache_clear()  # as a new process
+    assert form_is_faster(case) == first
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"seconds": 3}', '{"seconds": {"pytorch": "x", "spectral": 1}}'])
 def test_damaged_memory_of_measurements_is_measured_again(own_cache: Path, content: str) -> None:
     case = Case(batch=8, inputs=16, outputs=16, size=8, kernel=5, stride=1, mode="inference", threads=1)
-    found = spectral_is_faster(case)
+    found = form_is_faster(case)
     (kept,) = (own_cache / "torchcaps" / "convolutions").glob("*/*.json")
     kept.write_text(content, encoding="utf-8")
     assert not autotune.measured_cases()
-    spectral_is_faster.cache_clear()
-    assert spectral_is_faster(case) in (True, False)
+    form_is_faster.cache_clear()
+    assert form_is_faster(case) in (True, False)
     assert len(autotune.measured_cases()) == 1
     assert isinstance(found, bool)
 
 
 def test_two_processes_that_measure_at_once_agree(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(batch=8, inputs=16, outputs=16, size=8, kernel=5, stride=1, mode="inference", threads=1)
-    spectral_is_faster(case)
+    form_is_faster(case)
     (kept,) = (own_cache / "torchcaps" / "convolutions").glob("*/*.json")
 
     def while_another_writes(case: Case) -> dict[str, float]:
@@ -246,8 +246,8 @@ def test_two_processes_that_measure_at_once_agree(own_cache: Path, monkeypatch: 
 
     kept.unlink()
     monkeypatch.setattr(autotune, "time_forms", while_another_writes)
-    spectral_is_faster.cache_clear()
-    assert spectral_is_faster(case) is True, "what the other wrote counts"
+    form_is_faster.cache_clear()
+    assert form_is_faster(case) is True, "what the other wrote counts"
 
 
 def test_hopeless_cases_are_not_measured() -> None:

@@ -192,12 +192,12 @@ def flip_measurements() -> None:
         faster = autotune.wins(seconds)
         found["seconds"] = {"pytorch": 1.0, "spectral": 2.0} if faster else {"pytorch": 2.0, "spectral": 1.0}
         write_json(file, found)
-    autotune.spectral_is_faster.cache_clear()
+    autotune.form_is_faster.cache_clear()
 
 
 def test_a_resumed_run_keeps_the_forms_of_its_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    autotune.spectral_is_faster.cache_clear()
+    autotune.form_is_faster.cache_clear()
     monkeypatch.setitem(MODELS, "spectral", SPECTRAL)
     undisturbed, resumed, anew = (make(tmp_path / name, "spectral") for name in ("a", "b", "c"))
     fit_run(undisturbed)
@@ -210,7 +210,7 @@ def test_a_resumed_run_keeps_the_forms_of_its_convolutions(tmp_path: Path, monke
     assert {name.split()[-1] for name in recorded["convolutions"]} == {"training", "inference"}
     fit_run(anew)
     assert not same_weights(undisturbed, anew), "the other form has other bits, otherwise this tests nothing"
-    autotune.spectral_is_faster.cache_clear()
+    autotune.form_is_faster.cache_clear()
 
 
 def test_a_resume_with_other_threads_says_that_bits_will_differ(

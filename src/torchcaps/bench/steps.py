@@ -16,7 +16,7 @@ from torchcaps.bench.timing import Seconds, TimingBudget, num_threads, quartiles
 from torchcaps.bench.workload import NetSpec, Workload, forms_for
 from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
-from torchcaps.kernels.autotune import Case, time_forms
+from torchcaps.kernels.autotune import Case, ratio_to_pytorch, time_forms
 from torchcaps.progress import progress_bar
 
 Row = dict[str, Any]
@@ -102,8 +102,7 @@ def time_convolutions() -> list[Row]:
                 for mode in MODES:
                     case = Case(batch, inputs, outputs, size, kernel, stride, mode, 1)
                     seconds = time_forms(case)
-                    share = seconds["spectral"] / seconds["pytorch"]
-                    rows.append({"layer": name, **asdict(case), "seconds": seconds, "ratio": share})
+                    rows.append({"layer": name, **asdict(case), "seconds": seconds, "ratio": ratio_to_pytorch(seconds)})
                     advance(1)
     return rows
 

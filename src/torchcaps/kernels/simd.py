@@ -28,7 +28,7 @@ from torchcaps.kernels.numba_support import FAST_MATH, HALF, ONE, TWO, inner
 
 LANES = 16
 ALIGNMENT = 4  # in bytes, of arrays
-_FLOATS = ir.VectorType(ir.FloatType(), LANES)
+FLOATS = ir.VectorType(ir.FloatType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(32), LANES)
 _FLAGS = tuple(sorted(FAST_MATH))
 emitted: Any = intrinsic  # a function that emits LLVM instructions
@@ -47,22 +47,22 @@ vector = VectorType()
 @register_model(VectorType)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _FLOATS)
+        super().__init__(manager, kind, FLOATS)
 
 
-def _constant(number: float) -> ir.Constant:
-    return ir.Constant(_FLOATS, [number] * LANES)
+def constant(number: float) -> ir.Constant:
+    return ir.Constant(FLOATS, [number] * LANES)
 
 
-def _splat(builder: Any, number: Any) -> Any:
+def spread_number(builder: Any, number: Any) -> Any:
     first = ir.Constant(ir.IntType(32), 0)
-    one = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), number, first)
-    return builder.shuffle_vector(one, ir.Constant(_FLOATS, ir.Undefined), ir.Constant(_INTEGERS, [0] * LANES))
+    one = builder.insert_element(ir.Constant(FLOATS, ir.Undefined), number, first)
+    return builder.shuffle_vector(one, ir.Constant(FLOATS, ir.Undefined), ir.Constant(_INTEGERS, [0] * LANES))
 
 
-def _call(builder: Any, name: str, *values: Any) -> Any:
+def call_intrinsic(builder: Any, name: str, *values: Any) -> Any:
     """Call an LLVM intrinsic of vectors."""
-    kind = ir.FunctionType(_FLOATS, [_FLOATS] * len(values))
+    kind = ir.FunctionType(FLOATS, [FLOATS] * len(values))
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{LANES}f32")
     return builder.call(function, values)
 
@@ -73,7 +73,8 @@ def _define_operator(symbols: tuple[Any, ...], emit: Any) -> None:
 
     def lower(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         both = [
-            value if kind is vector else _splat(builder, value) for kind, value in zip(sig.args, values, strict=True)
+            value if kind is vector else spread_number(builder, value)
+            for kind, value in zip(sig.args, values, strict=True)
         ]
         return emit(builder, *both)
 
@@ -102,7 +103,7 @@ def _pointer(context: Any, builder: Any, sig: Any, values: Any) -> Any:
     numbers.append(context.get_constant(types.intp, 0))
     view = context.make_array(array)(context, builder, values[0])
     address = cgutils.get_item_pointer(context, builder, array, view, numbers, wraparound=False)
-    return builder.bitcast(address, _FLOATS.as_pointer())
+    return builder.bitcast(address, FLOATS.as_pointer())
 
 
 @emitted
@@ -156,7 +157,7 @@ def splat(typing: Any, number: Any) -> Any:
     """A float32 number in all lanes."""
 
     def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-        return _splat(builder, values[0])
+        return spread_number(builder, values[0])
 
     return signature(vector, types.float32), emit
 
@@ -166,7 +167,7 @@ def where_below(typing: Any, a: Any, b: Any, value: Any) -> Any:
     """``value`` in the lanes in which ``a`` is below ``b``, and 0 in the others."""
 
     def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-        return builder.select(builder.fcmp_ordered("<", values[0], values[1]), values[2], _constant(0.0))
+        return builder.select(builder.fcmp_ordered("<", values[0], values[1]), values[2], constant(0.0))
 
     return signature(vector, vector, vector, vector), emit
 
@@ -174,13 +175,13 @@ def where_below(typing: Any, a: Any, b: Any, value: Any) -> Any:
 @emitted
 def magnitude(typing: Any, value: Any) -> Any:
     """Absolute values."""
-    return signature(vector, vector), lambda context, builder, sig, values: _call(builder, "fabs", *values)
+    return signature(vector, vector), lambda context, builder, sig, values: call_intrinsic(builder, "fabs", *values)
 
 
 @emitted
 def floor(typing: Any, value: Any) -> Any:
     """Largest integers not above the values."""
-    return signature(vector, vector), lambda context, builder, sig, values: _call(builder, "floor", *values)
+    return signature(vector, vector), lambda context, builder, sig, values: call_intrinsic(builder, "floor", *values)
 
 
 @emitted
@@ -189,7 +190,7 @@ def power_of_two(typing: Any, exponent: Any) -> Any:
 
     def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         biased = builder.add(builder.fptosi(values[0], _INTEGERS), ir.Constant(_INTEGERS, [127] * LANES))
-        return builder.bitcast(builder.shl(biased, ir.Constant(_INTEGERS, [23] * LANES)), _FLOATS)
+        return builder.bitcast(builder.shl(biased, ir.Constant(_INTEGERS, [23] * LANES)), FLOATS)
 
     return signature(vector, vector), emit
 
@@ -200,7 +201,7 @@ def exponent_of(typing: Any, value: Any) -> Any:
 
     def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         shifted = builder.lshr(builder.bitcast(values[0], _INTEGERS), ir.Constant(_INTEGERS, [23] * LANES))
-        return builder.sitofp(builder.sub(shifted, ir.Constant(_INTEGERS, [127] * LANES)), _FLOATS)
+        return builder.sitofp(builder.sub(shifted, ir.Constant(_INTEGERS, [127] * LANES)), FLOATS)
 
     return signature(vector, vector), emit
 

@@ -1,12 +1,12 @@
 """Layers: primary capsules, transforms, nonlinearities, capsule layers and decoders."""
 
 from torchcaps.layers.capsule_layer import CapsuleLayer, CapsuleStack, ConcurrentStack, build_stack
+from torchcaps.layers.conv2d import Conv2d
 from torchcaps.layers.conv_transform import ChannelConvTransform, ConvTransform
 from torchcaps.layers.decoder import Decoder
 from torchcaps.layers.nonlinearity import AffineTanh, NonlinearityRecord, TypeBatchNorm, nonlinearities
 from torchcaps.layers.position_shared import CoordinateAddition, PositionSharedTransform
 from torchcaps.layers.primary import (
-    Conv2d,
     DepthwisePrimaryCapsules,
     MatrixPrimaryCapsules,
     MeanImage,

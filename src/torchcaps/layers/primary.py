@@ -1,4 +1,4 @@
-"""Layers below the capsule layers: preprocessing of images, convolution, and primary capsules."""
+"""Layers below the capsule layers: preprocessing of images, and primary capsules."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.functional import safe_norm
-from torchcaps.kernels.autotune import Case, spectral_is_chosen, worth_measuring
-from torchcaps.kernels.convolution import spectral_convolution
-from torchcaps.kernels.dispatch import fused_is_chosen, kernel_choice, runs_compiled
+from torchcaps.layers.conv2d import Conv2d
 from torchcaps.layers.nonlinearity import get_nonlinearity
 from torchcaps.layers.transform import Capsules
 from torchcaps.routing.base import Nonlinearity
@@ -83,48 +81,6 @@ class StridedStem(nn.Module):
         if features.shape[2:] == (self.size, self.size):
             return features
         return F.interpolate(features, (self.size, self.size), mode="bilinear", align_corners=False)
-
-
-class Conv2d(nn.Conv2d):
-    """``torch.nn.Conv2d`` with the same weights and the same results, faster for wide kernels on small maps.
-
-    The form is autotuned once for each layer and batch size, see ``torchcaps doctor``; ``TORCHCAPS_KERNELS=plain``
-    always uses PyTorch's.
-
-    >>> Conv2d(1, 4, 9)(torch.zeros(2, 1, 28, 28)).shape
-    torch.Size([2, 4, 20, 20])
-    """
-
-    def forward(self, images: Tensor) -> Tensor:
-        if not self._use_spectral(images):
-            return super().forward(images)
-        maps = spectral_convolution(images, self.weight, self.stride[0])
-        return maps if self.bias is None else maps + self.bias.view(-1, 1, 1)
-
-    def _use_spectral(self, images: Tensor) -> bool:
-        asked = kernel_choice()
-        if not fused_is_chosen() or torch.is_autocast_enabled("cpu"):
-            return False
-        if not (runs_compiled(images) and runs_compiled(self.weight)):
-            return False
-        usual = self.groups == 1 and self.dilation == (1, 1) and self.padding == (0, 0)
-        square = self.kernel_size[0] == self.kernel_size[1] and self.stride[0] == self.stride[1]
-        if not (usual and square and images.ndim == 4 and images.shape[2] == images.shape[3] >= self.kernel_size[0]):
-            return False
-        learns = torch.is_grad_enabled() and self.weight.requires_grad
-        attacked = torch.is_grad_enabled() and images.requires_grad
-        case = Case(
-            # Rounded down to a power of two.
-            batch=1 << (max(1, len(images)).bit_length() - 1),
-            inputs=self.in_channels,
-            outputs=self.out_channels,
-            size=images.shape[2],
-            kernel=self.kernel_size[0],
-            stride=self.stride[0],
-            mode="training" if learns else "attack" if attacked else "inference",
-            threads=torch.get_num_threads(),
-        )
-        return worth_measuring(case) and (asked == "fast" or spectral_is_chosen(case))
 
 
 class PrimaryCapsules(nn.Module):
