@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,15 +39,15 @@ def fused_attention(votes: Tensor, kernel: Tensor, temperature: float, plain: At
 class _FusedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, votes: Tensor, kernel: Tensor, temperature: float, plain: Attend) -> tuple[Tensor, Tensor]:
-        from torchcaps.kernels.attention_loops import weighted_sums
+        from torchcaps.kernels.attention_loops import attend
 
         batch, positions, children, parents, size = votes.shape
         rows = votes.reshape(batch * positions, children * parents * size)  # (R, I*J*D), a view after a convolution
-        logits = rows @ _on_diagonal(kernel, children, parents, size) / temperature  # (R, J*I)
-        shares = logits.view(len(rows), parents, children).softmax(2)
+        logits = rows @ _on_diagonal(kernel, children, parents, size)  # (R, J*I)
+        shares = logits.view(len(rows), parents, children)  # filled by the loop
         pose = votes.new_empty(len(rows), parents * size)
-        given = rows.numpy(), shares.numpy(), pose.numpy()
-        on_threads(lambda first, last: weighted_sums(*given, first, last, size), len(rows))
+        given = rows.numpy(), shares.numpy(), pose.numpy(), np.float32(1 / temperature)
+        on_threads(lambda first, last: attend(*given, first, last, size), len(rows))
         ctx.save_for_backward(votes, kernel, shares)
         ctx.settings = temperature, plain
         couplings = shares.view(batch, positions, parents, children).transpose(2, 3)
@@ -55,7 +56,7 @@ class _FusedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        from torchcaps.kernels.attention_loops import share_gradients
+        from torchcaps.kernels.attention_loops import logit_gradients
 
         votes, kernel, shares = ctx.saved_tensors
         temperature, plain = ctx.settings
@@ -66,11 +67,10 @@ class _FusedAttention(torch.autograd.Function):
         children, parents, size = votes.shape[2:]
         rows = votes.reshape(-1, children * parents * size)
         slopes = gradient.reshape(len(rows), parents * size).contiguous()
-        dshares, dvotes = torch.empty_like(shares), torch.empty_like(rows)
-        given = rows.numpy(), shares.numpy(), slopes.numpy(), dshares.numpy(), dvotes.numpy()
-        on_threads(lambda first, last: share_gradients(*given, first, last, size), len(rows))
-        dlogits = shares * (dshares - (shares * dshares).sum(2, keepdim=True))
-        dlogits = dlogits.flatten(1) / temperature  # (R, J*I)
+        whole, dvotes = torch.empty_like(shares), torch.empty_like(rows)
+        given = rows.numpy(), shares.numpy(), slopes.numpy(), whole.numpy(), dvotes.numpy(), np.float32(1 / temperature)
+        on_threads(lambda first, last: logit_gradients(*given, first, last, size), len(rows))
+        dlogits = whole.flatten(1)  # (R, J*I)
         dvotes.addmm_(dlogits, _on_diagonal(kernel, children, parents, size).T)
         dwhole = (rows.T @ dlogits).view(children, parents, size, parents, children)
         dkernel = dwhole.diagonal(dim1=1, dim2=3).permute(3, 0, 1, 2)  # (J, I, D, I)
