@@ -18,7 +18,8 @@ from tests.conftest import Command
 from tests.helpers import tiny_model  # noqa: F401  (registers the model)
 from torchcaps import export
 from torchcaps.errors import TorchcapsError
-from torchcaps.export import DETAILS, export_model
+from torchcaps.export import DETAILS, OnnxInference, export_model, write_onnx
+from torchcaps.models import create_model
 from torchcaps.pretrained.loading import load_trained
 from torchcaps.train import fit_run, new_run, resolve
 
@@ -127,3 +128,34 @@ def test_the_command(torchcaps_command: Command, tmp_path: Path) -> None:
     assert (tmp_path / "convnet-avg-mnist-laptop.onnx").stat().st_size > 100_000
     slow = "exporting to convnet-avg-mnist-laptop.onnx: after "  # only on a busy machine
     assert [line for line in done.stderr.splitlines() if not line.startswith(slow)] == []
+
+
+def test_predictions_by_onnxruntime_are_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is exported once for the same weights, again for others and if it is damaged, and old ones go."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(export, "MOST_CACHED", 2)
+    exported = []
+    monkeypatch.setattr(export, "write_onnx", lambda *given: exported.append(given) or write_onnx(*given))
+    model = create_model("capsnet", size="laptop", filters=16, types=4, hidden=(16, 16)).eval()
+    images = torch.rand(1, 1, 28, 28)
+
+    def check(count: int) -> None:
+        found, expected = OnnxInference(model)(images), model(images)
+        assert len(exported) == count
+        torch.testing.assert_close(found.scores, expected.scores.detach(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(found.pose, expected.pose.detach(), rtol=0, atol=1e-5)
+        probabilities = expected.logits.detach().softmax(1)
+        torch.testing.assert_close(found.logits.softmax(1), probabilities, rtol=0, atol=1e-5)
+
+    check(1)
+    check(1)
+    (file,) = (tmp_path / "torchcaps" / "onnx").glob("*.onnx")
+    file.write_bytes(b"damaged")
+    check(2)
+    for count in (3, 4):
+        torch.nn.init.normal_(next(model.parameters()), std=0.1)
+        check(count)
+    assert len(list(file.parent.glob("*.onnx"))) == 2
+    assert not file.exists()
+    with pytest.raises(TorchcapsError, match="finite pixels"):
+        OnnxInference(model)(images * torch.nan)

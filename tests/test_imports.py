@@ -36,7 +36,7 @@ MAY_USE = {
     "doctor": {"bench", "train", "data", "models", "routing", "kernels"},
     "reproduce": {"bench", "compare", "evaluate", "train", "attacks", "analysis", "models", "layers", "data"},
     "demo": {"reproduce", "pretrained", "evaluate", "train", "attacks", "analysis", "models", "layers", "routing"}
-    | {"kernels", "data", "__version__"},
+    | {"kernels", "data", "export", "__version__"},
     "cli": {"demo", "reproduce", "compare", "evaluate", "train", "attacks", "analysis", "models", "layers", "routing"}
     | {"bench", "data", "doctor", "losses", "plugins", "pretrained", "prediction", "export", "__version__"},
 }

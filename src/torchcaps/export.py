@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import warnings
@@ -16,19 +17,20 @@ from torch.export import Dim, ExportedProgram
 
 from torchcaps.environment import package_version
 from torchcaps.errors import TorchcapsError, need_extra, unknown_name
-from torchcaps.files import atomic_path
+from torchcaps.files import atomic_path, cache_folder
 from torchcaps.kernels.dispatch import use_kernels
-from torchcaps.models import Model
+from torchcaps.models import Model, Output
 from torchcaps.pretrained.loading import describe_input, load_trained
 from torchcaps.progress import progress_bar
 
-__all__ = ["FORMATS", "ExportResult", "export_model"]
+__all__ = ["FORMATS", "ExportResult", "OnnxInference", "export_model"]
 
 INPUT = "images"
 BATCH = "batch"  # the name of the first axis
 OUTPUTS = ("probabilities", "scores", "pose")  # models without capsules have no pose
 TOLERANCE = 1e-5  # largest difference between the probabilities and scores of the file and of the model
 BATCHES = (1, 3)  # batch sizes on which they are compared
+MOST_CACHED = 20  # exported files in the cache directory
 
 Answer = Callable[[Tensor], Tensor]  # images to probabilities and scores, (B, 2 * classes)
 
@@ -132,6 +134,48 @@ def open_session(file: Path, threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.log_severity_level = ERRORS_ONLY
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+
+class OnnxInference:
+    """Predictions of a model by onnxruntime, on the CPU.
+
+    The exported file is kept in the user's cache directory, under a hash of the weights, because exporting takes
+    seconds. The logits are the logarithms of the probabilities.
+
+    Args:
+        model: a trained model; later changes of its weights have no effect.
+    """
+
+    def __init__(self, model: Model) -> None:
+        need_extra("export", "onnxruntime", *MODULES)
+        file = cache_folder() / "onnx" / f"{_fingerprint(model)}.onnx"
+        try:
+            self.session = open_session(file, threads=torch.get_num_threads())
+        except Exception:  # not there, or damaged; the types are onnxruntime's
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(file) as temporary:
+                check_answers(model, write_onnx(trace(model), temporary, {}))
+            self.session = open_session(file, threads=torch.get_num_threads())
+            for old in sorted(file.parent.glob("*.onnx"), key=lambda each: each.stat().st_mtime)[:-MOST_CACHED]:
+                old.unlink(missing_ok=True)
+        self.names = [each.name for each in self.session.get_outputs()]
+        self.check_images = model.check_images
+
+    def __call__(self, images: Tensor) -> Output:
+        self.check_images(images)
+        arrays = self.session.run(None, {INPUT: images.numpy()})
+        found = dict(zip(self.names, map(torch.from_numpy, arrays), strict=True))
+        return Output(found["scores"], found["probabilities"].log(), found.get("pose"))
+
+
+def _fingerprint(model: Model) -> str:
+    """Return a hash of what determines the exported file: network, weights and versions."""
+    found = hashlib.sha256(repr(model).encode())
+    for name, value in model.state_dict().items():
+        found.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    versions = [package_version(name) for name in ("torchcaps", "torch", "onnx")]
+    return hashlib.sha256(f"{found.hexdigest()} {versions}".encode()).hexdigest()[:32]
 
 
 DETAILS = "torchcaps.json"  # name of the metadata, for torch.export.load(extra_files=...)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from torchcaps.demo.service import QueueFullError, Worker
+from torchcaps.demo.answers import predict_batch
+from torchcaps.demo.served import load_pretrained_models
+from torchcaps.demo.service import QueueFullError, Service, Worker
+from torchcaps.models import Output
 
 
 def run(scene: Callable[[Worker], Coroutine[Any, Any, None]], **settings: Any) -> None:
@@ -113,3 +119,45 @@ def test_cancelled_requests_are_skipped() -> None:
         assert worked == [1]
 
     run(scene, timeout=0.2)
+
+
+def test_onnxruntime_is_used_where_it_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same answers, said in the description of the model; a model that cannot be exported keeps PyTorch."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    names = ("convnet-avg-mnist-laptop", "capsnet-mnist-laptop")
+    first, second = (each for name in names for each in load_pretrained_models() if each.name == name)
+    image = torch.rand(1, 28, 28, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = first.model(image.unsqueeze(0)).logits.softmax(1)[0].tolist()
+
+    def slowly(images: torch.Tensor) -> Output:
+        time.sleep(0.2)
+        return Output(*first.model(images))
+
+    first.predict._chosen = slowly
+    service = Service([first, second])
+    assert second.info  # computed while the shape is right
+    monkeypatch.setattr(second.model, "image_shape", None)
+
+    async def scene() -> None:
+        assert [each.runtime for each in service.infos] == ["pytorch", "pytorch"]
+        await service.use_onnxruntime()
+        assert [each.runtime for each in service.infos] == ["onnxruntime", "pytorch"]
+        (answer,) = await service.workers[first.name].submit(
+            lambda asked: [predict_batch(first, asked)], (image, []), batchable=True
+        )
+        assert list(answer.probabilities.values()) == pytest.approx(expected, abs=1e-5)
+
+    try:
+        asyncio.run(scene())
+    finally:
+        service.stop()
+
+
+def test_without_onnxruntime_pytorch_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchcaps.demo.service.find_spec", lambda name: None)
+    (served,) = (each for each in load_pretrained_models() if each.name == "convnet-avg-mnist-laptop")
+    service = Service([served])
+    asyncio.run(service.use_onnxruntime())
+    service.stop()
+    assert [each.runtime for each in service.infos] == ["pytorch"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -73,3 +74,30 @@ def test_a_copy_that_differs_is_not_used(model: Model, monkeypatch: pytest.Monke
     predict, image = FastInference(model), torch.rand(1, 1, 28, 28)
     assert torch.equal(predict(image).scores, model(image).scores)
     assert predict._chosen is predict.model
+
+
+def test_another_implementation_is_used_if_it_agrees_and_is_faster(model: Model) -> None:
+    image, asked = torch.rand(1, 1, 28, 28), []
+    with torch.inference_mode():
+        answer = model(image)
+
+    def slowly(images: torch.Tensor) -> Output:
+        time.sleep(0.05)
+        return Output(*model(images))
+
+    def wrong(images: torch.Tensor) -> Output:
+        return Output(answer.scores + 1e-3, answer.logits)
+
+    def quick(images: torch.Tensor) -> Output:
+        asked.append(len(images))
+        return Output(*model(images))
+
+    predict = FastInference(model)
+    predict._chosen = slowly
+    for other, used in ((wrong, False), (quick, True), (slowly, False)):
+        predict.offer(other)
+        assert predict.accepted is used
+    assert predict._chosen is quick
+    del asked[:]
+    torch.testing.assert_close(predict(image).scores, answer.scores)
+    assert asked == [1]

@@ -27,7 +27,7 @@ from torchcaps.bench.steps import TASKS, time_workloads
 from torchcaps.bench.timing import Seconds, Summary, TimingBudget, num_threads, ratio, time_interleaved
 from torchcaps.bench.workload import NetSpec, Workload, why_not_compiled
 from torchcaps.errors import TorchcapsError, need_extra
-from torchcaps.export import INPUT, MODULES, export_model, open_session
+from torchcaps.export import INPUT, MODULES, OnnxInference, export_model, open_session
 from torchcaps.models import FastInference
 
 
@@ -112,7 +112,7 @@ NETS: list[tuple[NetSpec, tuple[int, ...]]] = [
 
 
 def onnx_inference(settings: ClaimSettings) -> list[Check]:
-    """onnxruntime against ours (``FastInference``, as in the service) and the plain form: CPU time for an answer."""
+    """onnxruntime against ours, the plain form and the service, which uses the faster one: CPU time for an answer."""
     try:
         need_extra("export", "onnxruntime's speed", *MODULES)
     except TorchcapsError as error:
@@ -126,19 +126,25 @@ def onnx_inference(settings: ClaimSettings) -> list[Check]:
             what = f"{net.model}, {net.size}, {batch} image{'s' * (batch > 1)}: onnxruntime / {{}}"
             checks.append(ratio_check(what.format("ours"), seconds, "onnxruntime", "torchcaps"))
             checks.append(ratio_check(what.format("plain"), seconds, "onnxruntime", "plain"))
+            if "service" in seconds:
+                checks.append(ratio_check(what.format("service"), seconds, "onnxruntime", "service", low=0.9))
     return checks
 
 
 def time_onnx_inference(session: Any, net: NetSpec, budget: TimingBudget) -> Seconds:
-    """CPU seconds of inference with onnxruntime and with both forms of PyTorch, interleaved."""
-    images = net.images_and_labels()[0]
-    arrays, predict = {INPUT: images.numpy()}, FastInference(net.create(), net.batch)
+    """CPU seconds of inference with onnxruntime, with both forms of PyTorch, and for one image as in the service."""
+    images, model = net.images_and_labels()[0], net.create()
+    arrays, predict = {INPUT: images.numpy()}, FastInference(model, net.batch)
     jobs: dict[str, Callable[[], object]] = {
         "torchcaps": lambda: predict(images),
         "plain": Workload(net, "plain").infer,
         "onnxruntime": lambda: session.run(None, arrays),
     }
     with num_threads(1):
+        if net.batch == 1:
+            service = FastInference(model)
+            service.offer(OnnxInference(model))
+            jobs["service"] = lambda: service(images)
         return time_interleaved(jobs, budget, f"{net.model}, onnxruntime", clock=time.process_time)
 
 

@@ -108,7 +108,7 @@ def create_service(
         served = load_run_models(runs, images or ()) if runs else load_pretrained_models()
         listening = listen(host, port)
         share_cores(len(served))
-        app = create_app(served, hosts=allowed_hosts(host), token=token, **options)
+        app = create_app(served, hosts=allowed_hosts(host), token=token, onnxruntime=True, **options)
     return app, listening, f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
 

@@ -71,6 +71,7 @@ def create_app(
     results: Path | None = None,
     hosts: Iterable[str] | None = None,
     token: str | None = None,
+    onnxruntime: bool = False,
 ) -> FastAPI:
     """Create the service for these models.
 
@@ -80,12 +81,18 @@ def create_app(
         results: a folder of reproduction results to show on the page.
         hosts: accepted host names; None for any.
         token: what clients must send as ``Authorization: Bearer TOKEN``; None for no authentication.
+        onnxruntime: let it compute predictions of single images where it is faster, if it is installed.
     """
     service, metrics, reader = Service(served), ServiceMetrics(), ResultsReader(results)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.create_task(service.warm_up())
+        async def prepare() -> None:
+            await service.warm_up()
+            if onnxruntime:
+                await service.use_onnxruntime()
+
+        warming = asyncio.create_task(prepare())
         yield
         warming.cancel()
         reader.stop()

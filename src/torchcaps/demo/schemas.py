@@ -193,6 +193,7 @@ class ModelInfo(Message):
     draws: bool = Field(description="Has a decoder.")
     reach: float = Field(description="Range over which its paper perturbs a dimension.")
     samples: bool = Field(description="Whether GET /api/samples returns test images of its dataset.")
+    runtime: Literal["pytorch", "onnxruntime"] = Field(description="What computes predictions of single images.")
 
 
 class SampleImages(Message):

@@ -46,6 +46,11 @@ class ServedModel:
         """Predictions of the model, with less overhead for single images."""
         return FastInference(self.model)
 
+    @property
+    def runtime(self) -> str:
+        """What computes predictions of single images."""
+        return "onnxruntime" if self.predict.accepted else "pytorch"
+
     @cached_property
     def info(self) -> ModelInfo:
         """The public description of the model."""
@@ -68,6 +73,7 @@ class ServedModel:
             draws=self.model.decoder is not None and pose is not None,
             reach=self._reach(size or 1),
             samples=self.config.data in datasets or self.may_read_images or self.kept is not None,
+            runtime=self.runtime,
         )
 
     def _reach(self, size: int) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
+import logging
 import threading
 import time
 from collections import deque
@@ -11,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -23,6 +26,7 @@ from torchcaps.demo.schemas import (
     AttackResponse,
     ImageRequest,
     LabeledRequest,
+    ModelInfo,
     PredictRequest,
     PredictResponse,
     ReconstructRequest,
@@ -32,6 +36,8 @@ from torchcaps.demo.schemas import (
 )
 from torchcaps.demo.served import ServedModel
 from torchcaps.errors import TorchcapsError, unknown_name
+
+logger = logging.getLogger(__name__)
 
 QUEUE_SIZE = 128
 BATCH_SIZE = 32  # images per forward pass
@@ -156,13 +162,18 @@ class Service:
         if not served:
             raise TorchcapsError("there is no model to serve: give the directory of a trained run")
         self.served = {each.name: each for each in served}
-        self.infos = [each.info for each in served]
         self.workers = {name: Worker(name) for name in self.served}
         # One function object per model for all requests: a worker batches requests by comparing it.
         self._predict = {name: partial(answers.predict_batch, each) for name, each in self.served.items()}
         self._decoding = asyncio.Semaphore(DECODERS)
         # Loading samples may download a dataset first, and must not block the threads that decode images.
         self._sampling = ThreadPoolExecutor(1, thread_name_prefix="samples")
+        self._exporting = ThreadPoolExecutor(1, thread_name_prefix="onnxruntime")
+
+    @property
+    def infos(self) -> list[ModelInfo]:
+        """Descriptions of all models."""
+        return [each.info.model_copy(update={"runtime": each.runtime}) for each in self.served.values()]
 
     def find(self, name: str | None) -> ServedModel:
         """Return the model of that name. No name is needed if there is only one."""
@@ -182,9 +193,29 @@ class Service:
         ]
         await asyncio.gather(*waiting, return_exceptions=True)  # errors are reported to later requests
 
+    async def use_onnxruntime(self) -> None:
+        """Let onnxruntime compute single predictions of each model for which it is faster, if it is installed.
+
+        A copy of the model is exported in a thread of its own, which takes seconds the first time. The worker compares.
+        """
+        from torchcaps.export import MODULES, OnnxInference  # takes long to import
+
+        if not all(map(find_spec, MODULES)):
+            return
+        for name, each in self.served.items():
+            try:
+                copied = copy.deepcopy(each.model)
+                found = await asyncio.get_running_loop().run_in_executor(self._exporting, OnnxInference, copied)
+                await self.workers[name].submit(
+                    lambda given: [predict.offer(found) for predict, found in given], (each.predict, found)
+                )
+            except Exception as error:
+                logger.warning("onnxruntime is not used for %s: %s", name, error)
+
     def stop(self) -> None:
         """Stop all workers, without waiting for one that is busy for long."""
-        self._sampling.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._sampling, self._exporting):
+            pool.shutdown(wait=False, cancel_futures=True)
         end = time.monotonic() + STOP_SECONDS
         for worker in self.workers.values():
             worker.stop()
