@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.functional import exponential_squash, squash
+from torchcaps.kernels.affine_tanh import fused_affine_tanh, fused_affine_tanh_applies
 from torchcaps.registry import Registry
 from torchcaps.routing.base import Nonlinearity
 
@@ -83,6 +84,13 @@ def exponential_squash_rectified(pose: Tensor) -> Tensor:
     return F.relu(exponential_squash(pose))
 
 
+def affine_tanh(pose: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """tanh(pose @ weight + bias) for each capsule type: (..., types, D), (types, D, D), (types, D) to (..., types, D)."""
+    types, size = bias.shape
+    rows = pose.reshape(-1, types, size).transpose(0, 1)  # (types, rows, D)
+    return torch.baddbmm(bias.unsqueeze(1), rows, weight).transpose(0, 1).reshape(pose.shape).tanh()
+
+
 class AffineTanh(nn.Module):
     """An affine map for each capsule type, then tanh (choi2019).
 
@@ -101,12 +109,11 @@ class AffineTanh(nn.Module):
         self.bias = nn.Parameter(torch.zeros(types, size))
 
     def forward(self, pose: Tensor) -> Tensor:
-        types, size = self.bias.shape
-        rows = pose.reshape(-1, types, size).transpose(0, 1)  # (types, rows, D)
         # A routing computes in float32 and may call this while the parameters are in half precision.
-        bias, weight = self.bias.to(pose.dtype), self.weight.to(pose.dtype)
-        mapped = torch.baddbmm(bias.unsqueeze(1), rows, weight).transpose(0, 1)
-        return mapped.reshape(pose.shape).tanh()
+        weight, bias = self.weight.to(pose.dtype), self.bias.to(pose.dtype)
+        if fused_affine_tanh_applies(pose, weight):
+            return fused_affine_tanh(pose, weight, bias, affine_tanh)
+        return affine_tanh(pose, weight, bias)
 
     def extra_repr(self) -> str:
         return f"types={self.bias.shape[0]}, size={self.bias.shape[1]}"
