@@ -85,7 +85,7 @@ def exponential_squash_rectified(pose: Tensor) -> Tensor:
 
 
 def affine_tanh(pose: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """tanh(pose @ weight + bias) for each capsule type: (..., types, D), (types, D, D), (types, D) to (..., types, D)."""
+    """tanh(pose @ weight + bias) for each capsule type. Shapes: (..., types, D), (types, D, D) and (types, D)."""
     types, size = bias.shape
     rows = pose.reshape(-1, types, size).transpose(0, 1)  # (types, rows, D)
     return torch.baddbmm(bias.unsqueeze(1), rows, weight).transpose(0, 1).reshape(pose.shape).tanh()
