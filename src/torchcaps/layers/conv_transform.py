@@ -164,9 +164,10 @@ class ChannelConvTransform(Transform):
         types, parents, size = self.shape.children, self.shape.parents, self.shape.size
         if self.whole:  # the kernel covers the grid: a matrix product per type is several times faster
             windows = capsules.pose.permute(3, 0, 4, 1, 2).flatten(2)  # (I, B, D_child*H*W)
-            weight = self.weight.view(types, parents * size, -1).transpose(1, 2)  # (I, D_child*H*W, J*D)
-            votes = torch.baddbmm(self.bias.view(types, 1, -1), windows, weight)  # (I, B, J*D)
-            return votes.transpose(0, 1).view(-1, 1, types, parents, size)
+            weight = self.weight.view(types, parents * size, -1)  # (I, J*D, D_child*H*W)
+            # In this order, the gradient of the weight has its memory layout.
+            votes = torch.baddbmm(self.bias.view(types, -1, 1), weight, windows.transpose(1, 2))  # (I, J*D, B)
+            return votes.permute(2, 0, 1).reshape(-1, 1, types, parents, size)
         maps = capsules.pose.permute(0, 3, 4, 1, 2).flatten(1, 2)  # (B, I*D_child, H, W)
         voted = F.conv2d(maps, self.weight, self.bias, self.stride, self.padding, groups=types)  # (B, I*J*D, h, w)
         return torch.unflatten(voted.flatten(2).transpose(1, 2), 2, (types, parents, size))
