@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -47,7 +48,7 @@ class ServedModel:
         return FastInference(self.model)
 
     @property
-    def runtime(self) -> str:
+    def runtime(self) -> Literal["pytorch", "onnxruntime"]:
         """What computes predictions of single images."""
         return "onnxruntime" if self.predict.accepted else "pytorch"
 

@@ -89,7 +89,7 @@ def _lanes(maps: Tensor) -> Any:
     return maps.detach().permute(0, 2, 3, 1).contiguous().unflatten(3, (-1, LANES)).numpy()
 
 
-def _buffers(maps: Any, outputs: int) -> tuple[Any, Any, Any]:
+def _buffers(maps: Any, outputs: int) -> tuple[Any, ...]:
     """Memory for a padded image, and for the tiles before and after the product."""
     from torchcaps.kernels.winograd_loops import TILES
 
