@@ -103,7 +103,12 @@ def test_a_closed_terminal_saves_the_run(tmp_path: Path) -> None:
     program = str(Path(sys.executable).with_name("torchcaps"))
     arguments = [program, "train", "convnet-avg", *SMALL, "--epochs", "2000", "--save-minutes", "60", "--out", "run"]
     terminal, end = os.openpty()
-    process = subprocess.Popen(arguments, cwd=tmp_path, preexec_fn=lambda: os.login_tty(end), pass_fds=(end,))
+
+    def log_in() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if the tests run under nohup
+        os.login_tty(end)
+
+    process = subprocess.Popen(arguments, cwd=tmp_path, preexec_fn=log_in, pass_fds=(end,))
     os.close(end)
     os.set_blocking(terminal, False)
     metrics = tmp_path / "run" / "metrics.csv"
