@@ -240,7 +240,7 @@ def learning(result: Result) -> str:
     ]
     words = """Images and core-seconds of training steps until a network of laptop size reaches a test accuracy: means
 over the seeds that reach it. The old recipe is the model's default; the new one has a one-cycle schedule and, for
-matrix capsules, transforms that start near the identity, a clipped gradient and two iterations. Only the
+matrix capsules, poses normalized between layers, a clipped gradient and two iterations. Only the
 recipe of matrix capsules on MNIST was chosen on validation images: the peaks for smallNORB, CapsNet and ConvNet-Avg
 come from exploratory runs judged on test images, those for AR CapsNet and G-CapsNet were not chosen by any trial.
 `torchcaps bench learning` repeats the measurement.
