@@ -5,7 +5,7 @@ Shapes: B batch, P parent positions, I child slots of a position, J parent types
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -173,6 +173,16 @@ class VoteFactors:
     child_index: Tensor
     weight_index: Tensor
     offset: Tensor
+
+    def to_float(self) -> VoteFactors:
+        """Convert half precision to float32, in which routings compute."""
+
+        def convert(values: Tensor) -> Tensor:
+            return values.float() if values.dtype in HALF_PRECISION else values
+
+        active = None if self.activation is None else convert(self.activation)
+        poses, weight, offset = map(convert, (self.poses, self.weight, self.offset))
+        return replace(self, poses=poses, activation=active, weight=weight, offset=offset)
 
     def votes(self) -> Tensor:
         """Compute the votes (B, P, I, J, p*q')."""

@@ -122,3 +122,19 @@ def test_layers_from_sizes_take_classes_functions_and_settings() -> None:
     ):
         with pytest.raises(TorchcapsError, match=message):
             call()
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "em", "uniform"])
+def test_under_autocast_the_fused_routing_computes_in_float32(routing: str) -> None:
+    layer = CapsuleLayer.dense(24, 8, 5, 4, routing=routing)
+    pose, activation = torch.randn(8, 2, 2, 6, 8), torch.rand(8, 2, 2, 6)
+    half = Capsules(pose.bfloat16().requires_grad_(), activation.bfloat16())
+    with torch.autocast("cpu", torch.bfloat16):
+        routed = layer._route_factors(half)
+    assert routed is not None, "the votes were stored"
+    exact = layer(Capsules(half.pose.detach().float(), half.activation.float())).pose  # type: ignore[union-attr]
+    assert routed.pose.dtype == torch.float32
+    torch.testing.assert_close(layer.nonlinearity(routed.pose), exact.flatten(1, 2))
+    routed.pose.square().sum().backward()
+    assert half.pose.grad is not None
+    assert half.pose.grad.isfinite().all()

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import unknown_name
-from torchcaps.functional import HALF_PRECISION
 
 CHOICES = ("auto", "plain", "fast")  # fast: skip the autotuning
 _forced: ContextVar[str | None] = ContextVar("torchcaps_kernels", default=None)  # per thread or asyncio task
@@ -44,16 +43,13 @@ def runs_compiled(tensor: Tensor) -> bool:
 def runs_on_triton(*tensors: Tensor) -> bool:
     """Whether Triton's kernels may run: they are not disabled, Triton is installed, and it supports the tensors' GPU.
 
-    Half precision is converted to float32. With ``TRITON_INTERPRET=1`` Triton interprets its kernels on CPU tensors,
-    which is slow and meant for tests.
+    They compute in float32. With ``TRITON_INTERPRET=1`` Triton interprets its kernels on CPU tensors, which is slow
+    and meant for tests.
     """
     if kernel_choice() == "plain" or find_spec("triton") is None:
         return False
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return all(
-        (interpreted or triton_supports(each.device)) and each.dtype in (torch.float32, *HALF_PRECISION)
-        for each in tensors
-    )
+    return all((interpreted or triton_supports(each.device)) and each.dtype == torch.float32 for each in tensors)
 
 
 @cache

@@ -26,17 +26,16 @@ LARGEST_TILE = 16384
 def triton_dynamic(
     children: Tensor, weight: Tensor, iterations: int, nonlinearity: Nonlinearity, plain: Plain
 ) -> Tensor:
-    """Poses before the nonlinearity, in float32. Shapes: children (B, I, K), weight (I, K, J, D), result (B, J, D)."""
-    inputs = (children.float(), weight.float())
+    """Poses before the nonlinearity. Shapes: children (B, I, K), weight (I, K, J, D), result (B, J, D)."""
 
     def fused(children: Tensor, weight: Tensor) -> tuple[Tensor]:
         return (_TritonDynamic.apply(children, weight, iterations, nonlinearity, plain),)  # type: ignore[no-untyped-call]
 
     with torch.cuda.device_of(children):
-        few = (inputs[0][:2], inputs[1])
+        few = (children[:2], weight)
         if children.is_cuda and not kernels_agree("dynamic", fused, lambda *each: (plain(*each),), few):
-            return plain(*inputs)
-        return fused(*inputs)[0]
+            return plain(children, weight)
+        return fused(children, weight)[0]
 
 
 def dynamic_tile_config(inner: int, types: int, size: int) -> dict[str, int]:

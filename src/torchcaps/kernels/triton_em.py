@@ -30,12 +30,12 @@ Slopes = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def triton_em(factors: VoteFactors, beta_u: Tensor, beta_a: Tensor, schedule: Schedule, plain: Plain) -> Pair:
-    """Poses (B, P, J, D) and activations (B, P, J) of the parents, in float32."""
+    """Poses (B, P, J, D) and activations (B, P, J) of the parents."""
     assert factors.activation is not None  # checked by fused_em_applies
-    inputs = [each.float() for each in (factors.poses, factors.activation, factors.weight)]
+    inputs = (factors.poses, factors.activation, factors.weight)
 
     def fused(poses: Tensor, active: Tensor, weight: Tensor) -> Pair:
-        arguments = (poses, active, weight, beta_u.float(), beta_a.float(), factors, schedule, plain)
+        arguments = (poses, active, weight, beta_u, beta_a, factors, schedule, plain)
         mean, activation = _TritonEM.apply(*arguments)  # type: ignore[no-untyped-call]
         return mean.transpose(2, 3), activation
 

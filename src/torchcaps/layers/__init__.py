@@ -1,6 +1,7 @@
 """Layers: primary capsules, transforms, nonlinearities, capsule layers and decoders."""
 
-from torchcaps.layers.capsule_layer import CapsuleLayer, CapsuleStack, ConcurrentStack, build_stack
+from torchcaps.layers.capsule_layer import CapsuleLayer
+from torchcaps.layers.capsule_stack import CapsuleStack, ConcurrentStack, build_stack
 from torchcaps.layers.conv2d import Conv2d
 from torchcaps.layers.conv_transform import ChannelConvTransform, ConvTransform
 from torchcaps.layers.decoder import Decoder

@@ -158,7 +158,8 @@ class EMRouting(IterativeRouting):
         schedule = Schedule(
             self.temperatures, self.expected_mass, *floors, self.mean_damping, gradient_steps=self.gradient_steps
         )
-        betas = (self.beta_u, self.beta_a) if self.activation == "mdl" else None
+        kind = factors.poses.dtype
+        betas = (self.beta_u.to(kind), self.beta_a.to(kind)) if self.activation == "mdl" else None
         if not fused_em_applies(factors, betas, schedule):
             return None
         return Routed(*fused_em(factors, betas, schedule, self._route_plainly))
