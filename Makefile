@@ -5,7 +5,7 @@
 # make test-slow    tests that take minutes
 # make test-gpu-kernels   Triton kernels, interpreted and compiled, on a machine without a GPU (installs Triton)
 # make test-slurm   jobs on a one-node Slurm cluster on this machine (needs root; installs Debian packages)
-# make reliability  the long measurements of docs/reliability.md (three hours; needs root to mount disks)
+# make reliability  the long measurements of docs/reliability.md (an hour; needs root to mount disks)
 # make bench        benchmarks of speed and memory, and their page (keep the machine idle)
 # make docs         build the documentation into site/
 # make wheel        build a wheel and a source distribution into dist/
@@ -52,7 +52,7 @@ test-slurm: $(STAMPS)/dev
 KILLS = 120
 DISKS = 10
 INPUTS = 100000
-IMAGES = 10000
+IMAGES = 2000
 OUT = results/reliability
 reliability: $(STAMPS)/dev
 	$(BIN)/python -m tests.reliability --kills $(KILLS) --disks $(DISKS) --inputs $(INPUTS) --images $(IMAGES) \
