@@ -20,7 +20,7 @@ from docs_parts.found import all_evidence
 from docs_parts.marks import Maker, filled
 
 from torchcaps.reproduce.report import report_paper
-from torchcaps.reproduce.report_pages import paper_markdown
+from torchcaps.reproduce.report_markdown import paper_markdown
 
 ROOT = Path(__file__).parents[1]
 PAPERS = ROOT / "docs" / "papers"

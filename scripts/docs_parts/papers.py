@@ -11,7 +11,7 @@ from docs_parts.marks import Maker
 from torchcaps.reproduce.estimate import job_cost
 from torchcaps.reproduce.jobs import Job
 from torchcaps.reproduce.report import ClaimVerdicts, judge_paper, remaining_jobs
-from torchcaps.reproduce.report_pages import claims_table, summary_markdown, untestable_table
+from torchcaps.reproduce.report_markdown import claims_table, summary_markdown, untestable_table
 
 NOTHING = "No results yet: `torchcaps reproduce` makes them."
 

@@ -14,7 +14,8 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.reproduce.estimate import shipped_speed, training_images
 from torchcaps.reproduce.jobs import plan_jobs
 from torchcaps.reproduce.report import PaperReport, describe_cost, find_specs, read_report, report_paper
-from torchcaps.reproduce.report_pages import write_markdown, write_site
+from torchcaps.reproduce.report_html import write_site
+from torchcaps.reproduce.report_markdown import write_markdown
 from torchcaps.reproduce.results import read_result, save_result
 from torchcaps.reproduce.spec import load_spec, parse_spec
 

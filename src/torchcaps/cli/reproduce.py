@@ -151,8 +151,9 @@ def report_command(
     It has every paper's claims with verdicts, tables and figures.
     """
     from torchcaps.reproduce.jobs import load_spec_file
-    from torchcaps.reproduce.report import describe_totals, read_report
-    from torchcaps.reproduce.report_pages import total_cost, write_markdown, write_site
+    from torchcaps.reproduce.report import describe_totals, read_report, total_cost
+    from torchcaps.reproduce.report_html import write_site
+    from torchcaps.reproduce.report_markdown import write_markdown
 
     reports = read_report(results, load_spec_file(spec) if spec else None)
     console.out.print(describe_totals((each.claims for each in reports), total_cost(reports)), soft_wrap=True)

@@ -1,12 +1,13 @@
 """The report on a results folder: claims with verdicts, tables and figures of every paper, and their wording.
 
-report_pages.py writes it as HTML and Markdown.
+report_html.py and report_markdown.py write it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from torchcaps.errors import TorchcapsError, unknown_name
@@ -20,11 +21,14 @@ from torchcaps.reproduce.jobs import Job, plan_jobs
 from torchcaps.reproduce.results import CellResult, PaperEvidence, gather_results
 from torchcaps.reproduce.spec import SMOKE, Profile, Spec, list_papers, load_spec
 from torchcaps.reproduce.tables import PrintedTable, build_table, format_value
-from torchcaps.reproduce.verdicts import VERDICTS, ClaimVerdict, ComparisonResult, Verdict, judge_claim
+from torchcaps.reproduce.verdicts import COUNTED, VERDICTS, ClaimVerdict, ComparisonResult, Verdict, judge_claim
 
 ClaimVerdicts = list[tuple[Profile, ClaimVerdict]]
 # The profile that decides a claim is the first of these in which it is testable.
 PRECEDENCE: tuple[Profile, ...] = ("paper", "desk", "laptop")
+TITLE = "What the papers claim, and what holds"
+NO_VALUES = "Not measured yet."
+COST = "core-hours"
 
 
 @dataclass(frozen=True)
@@ -263,3 +267,40 @@ def describe_origin(results: Sequence[CellResult]) -> str:
         f"Made by 'torchcaps report' from {len(results)} result files, which name their commands. "
         f"Processor: {', '.join(processors)}. torch {', '.join(torch)}. Commits: {', '.join(commits)}."
     )
+
+
+def total_cost(reports: Iterable[PaperReport]) -> Cost:
+    """Return the cost of what remains of all papers; a training that two papers share counts once."""
+    found = list(reports)
+    results = (result for report in found for result in report.results)
+    return job_cost((job for report in found for job in report.remaining), results)
+
+
+def by_table(sections: Sequence[Section]) -> list[tuple[str, list[Section]]]:
+    """Return the sections of each table or figure, one for each profile."""
+    return [(name, list(group)) for name, group in groupby(sections, key=lambda section: section.name)]
+
+
+def fold_title(section: Section, first: bool) -> str:
+    """Return the title under which a section is folded; empty for the first one of a table that has values."""
+    if not section.has_values:
+        return f"{NO_VALUES} The paper's values"
+    return "" if first else f"The same in profile {section.profile}"
+
+
+def by_verdict(claims: ClaimVerdicts) -> ClaimVerdicts:
+    """Return claims in the order of VERDICTS: decided ones first, those that are not testable yet last."""
+    return sorted(claims, key=lambda claim: VERDICTS.index(claim[1].verdict))
+
+
+def verdict_conditions(profile: Profile, verdict: ClaimVerdict) -> str:
+    """Return in which profile a claim was tested, and whether that presupposes accuracy."""
+    if all(result.test == COUNTED for result in verdict.comparisons):
+        return "counted, without training"
+    return f"profile {profile}" if verdict.conditional else f"profile {profile}; presupposes no accuracy"
+
+
+def findings_title(verdict: ClaimVerdict) -> str:
+    """Return the title under which the comparisons of a claim are folded."""
+    count = len(verdict.comparisons)
+    return f"{count} comparison{'' if count == 1 else 's'}{', and what is missing' if verdict.gaps else ''}"
