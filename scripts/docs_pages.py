@@ -15,7 +15,7 @@ import diagrams
 import performance_page
 import reliability_page
 import robustness_page
-from docs_parts import capabilities, measured, papers, speed, trials, which
+from docs_parts import capabilities, learned, measured, papers, speed, trials, which
 from docs_parts.found import all_evidence
 from docs_parts.marks import Maker, filled
 
@@ -38,7 +38,7 @@ BROUGHT = {
 def all_makers(results: Path) -> dict[str, Maker]:
     """Whoever makes a part, by the name in its mark."""
     found: dict[str, Maker] = dict(capabilities.MAKERS)
-    for module in (measured, papers, speed, trials, which):
+    for module in (learned, measured, papers, speed, trials, which):
         found |= module.makers(results)
     return found
 

@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.doc_blocks import ROOT
 from tests.helpers.synthetic_results import ENVIRONMENT
 from torchcaps.files import write_json
-from torchcaps.reproduce.spec import list_papers, load_spec
+from torchcaps.reproduce.spec import TOPICS, list_papers, load_spec
 
 SCRIPTS = ROOT / "scripts"
 pytestmark = pytest.mark.skipif(not SCRIPTS.is_dir(), reason="only a clone has the scripts")
@@ -34,6 +34,18 @@ def test_pages_agree_with_registries_and_results() -> None:
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout) == {"parts": [], "papers": [], "without page": []}, AGAIN
+
+
+def test_every_claim_has_a_topic_and_every_topic_a_section() -> None:
+    missing = [
+        f"{paper}: {name}"
+        for paper in list_papers()
+        for name, claim in load_spec(paper).claims.items()
+        if claim.topic is None
+    ]
+    assert not missing
+    page = (ROOT / "docs" / "learned.md").read_text(encoding="utf-8")
+    assert all(page.count(f"docs_pages.py: learned {topic} -->") == 1 for topic in TOPICS)
 
 
 def test_a_page_without_an_end_and_an_unknown_part_are_refused(pages: Any) -> None:

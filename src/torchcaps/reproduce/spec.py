@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from importlib.resources import files
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -145,10 +145,18 @@ class ClaimComparison(SpecModel):
         return [[_factor_and_cell(part) for part in text.split(" - ")] for text in texts]
 
 
+Topic = Literal["affine", "overlap", "viewpoints", "attacks", "routing", "capsules", "accuracy", "cost"]
+TOPICS: tuple[Topic, ...] = get_args(Topic)
+
+
 class Claim(SpecModel):
-    """A statement of the paper; it holds if all its comparisons hold."""
+    """A statement of the paper; it holds if all its comparisons hold.
+
+    Claims of all papers on one topic are summarized together in docs/learned.md.
+    """
 
     statement: str
+    topic: Topic | None = None
     source: str  # place in the paper
     comparisons: list[ClaimComparison] = Field(min_length=1, alias="all")
 
