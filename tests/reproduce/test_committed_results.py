@@ -32,9 +32,9 @@ FINGERPRINTS = {
     #
     "mitterreiter2023": "11690426e7",
     #
-    "ribeiro2020": "551a8fd157",
+    "ribeiro2020": "57b3a53f46",
     #
-    "tsai2020": "d316a58da4",
+    "tsai2020": "1a560041a8",
 }
 # Tables whose results were measured with earlier settings of the spec, and await a new measurement.
 OUTDATED: dict[str, tuple[str, ...]] = {
