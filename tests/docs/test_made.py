@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.doc_blocks import ROOT
+from tests.helpers.doc_blocks import ROOT, blocks_in
 from tests.helpers.synthetic_results import ENVIRONMENT
-from torchcaps.files import write_json
+from torchcaps.cli.options import parse_settings
+from torchcaps.files import read_yaml, write_json
 from torchcaps.reproduce.spec import TOPICS, list_papers, load_spec
+from torchcaps.routing import routings
+from torchcaps.train import resolve
 
 SCRIPTS = ROOT / "scripts"
 pytestmark = pytest.mark.skipif(not SCRIPTS.is_dir(), reason="only a clone has the scripts")
@@ -95,3 +98,67 @@ def test_a_changed_result_changes_the_pages(pages: Any, tmp_path: Path) -> None:
     assert "- hinton2018: nothing at all" in text
     claims = [len(load_spec(paper).claims) for paper in list_papers()]
     assert f"f {sum(claims)} claims in {sum(map(bool, claims))} papers" in text
+
+
+def compared_networks() -> list[str]:
+    """The networks of the command on the page of all routings."""
+    (block,) = (block for block in blocks_in(ROOT / "docs" / "all-routings.md") if block.kind == "sh")
+    (line,) = block.commands()
+    return [word for word in line.split()[2:] if word.startswith(("sr-capsnet", "resnet20"))]
+
+
+def test_the_comparison_of_all_routings_has_all_of_them_on_one_backbone() -> None:
+    path = ROOT / "examples" / "all-routings.yaml"
+    shared = read_yaml(path)
+    assert path.read_text() in (ROOT / "docs" / "all-routings.md").read_text()
+    routed, backbones, votes = set(), set(), set()
+    for label in compared_networks():
+        name, _, text = label.partition(":")
+        own, options = parse_settings(name, text)
+        settings = shared | own | {"options": shared["options"] | options}
+        model = resolve(model=name, data="turntable", **settings).meta_model()
+        backbones.add(str(model.features))
+        if name == "sr-capsnet":
+            routed.add(options.get("routing", "self-routing"))
+            votes.add(str(type(model.capsules.layers[0].transform)))
+    built_in = {
+        each.name for each in routings if getattr(each.build, "func", each.build).__module__.startswith("torchcaps")
+    }
+    assert routed == built_in
+    assert len(backbones) == 1
+    assert len(votes) == 2, "self-routing has none"
+
+
+def test_the_comparison_of_all_routings_shows_the_best_head_first_and_differences(pages: Any, tmp_path: Path) -> None:
+    environment = ENVIRONMENT | {"command": "torchcaps compare --epochs 2", "processor": "a processor"}
+    run = {"size": "laptop", "test_images": 24300, "parameters": 7, "images_per_second": 1234.0}
+    accuracies = {
+        "sr-capsnet:routing=uniform,votes=vector": (0.80, 0.82, 0.81),
+        "sr-capsnet": (0.90, 0.921, 0.91),
+        "resnet20:head=max": (0.70, 0.72, 0.711),
+        "resnet20": (0.85, 0.75, 0.83),
+    }
+    found = {
+        label: [
+            run | {"seed": seed, "test_accuracy": share, "environment": environment}
+            for seed, share in enumerate(shares)
+        ]
+        for label, shares in accuracies.items()
+    }
+    write_json(tmp_path / "results" / "all-routings" / "cifar-10.json", found)
+    text = pages.all_makers(tmp_path / "results")["all-routings"]("cifar-10")
+    rows = [line.split(" | ")[:3] for line in text.splitlines() if line.startswith("| ")][2:]
+    assert [row[0] for row in rows] == [
+        "| `self-routing`",
+        "| `uniform`",
+        "| plain: average pooling",
+        "| plain: max pooling",
+    ]
+    assert [row[2] for row in rows] == ["+10.03 ± 0.14", "baseline", "+0.00 ± 15.51", "-9.97 ± 0.14"]
+    assert "2 epochs, 3 seeds, 24,300 test images" in text
+    assert (
+        "Better than the baseline: `self-routing`; worse: plain: max pooling; no difference can be told: plain: average"
+        in text
+    )
+    nothing = pages.all_makers(tmp_path / "results")["all-routings"]("smallnorb-jpeg")
+    assert nothing == "Not measured yet: the command above does it with `--data smallnorb-jpeg`."

@@ -24,6 +24,7 @@ pytestmark = [
 ]
 # Pages with several comparisons, whose reports take long to draw, or with exports and searches: 'make test-slow'.
 SLOW = (
+    "docs/all-routings.md",
     "docs/export.md",
     "docs/which.md",
     "docs/routings/index.md",
