@@ -10,7 +10,7 @@ from torchcaps.layers import CapsuleLayer, Capsules, CapsuleStack, ConcurrentSta
 from torchcaps.layers.capsule_layer import record_layers
 from torchcaps.models import create_model
 
-ITERATIVE = ("dynamic", "em", "variational-bayes", "inverted-attention")
+ITERATIVE = ("dynamic", "em", "variational-bayes", "inverted-attention", "heinsen")
 
 
 def layers(routing: str, iterations: int = 3) -> list[CapsuleLayer]:

@@ -109,6 +109,48 @@ def inverted_attention(votes: Votes, iterations: int) -> tuple[Matrix, Matrix]:
     return pose, couplings
 
 
+def heinsen(
+    votes: Votes, activations: list[float], benefit: Matrix, cost: Matrix, iterations: int, floor: float
+) -> tuple[Matrix, list[float], Matrix]:
+    """Means, activations and the last assignments R. benefit and cost are [child][parent]."""
+    children, parents, size = len(votes), len(votes[0]), len(votes[0][0])
+    means, variances, active = [], [], []
+    assigned = [[1 / parents] * parents for _ in range(children)]
+    for iteration in range(iterations):
+        if iteration:
+            for child in range(children):
+                densities = []
+                for parent in range(parents):
+                    density = active[parent]
+                    for number in range(size):
+                        variance = variances[parent][number]
+                        distance = votes[child][parent][number] - means[parent][number]
+                        density *= math.exp(-(distance**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
+                    densities.append(density)
+                assigned[child] = [density / sum(densities) for density in densities]
+        means, variances, active = [], [], []
+        for parent in range(parents):
+            logit, mass = 0.0, 0.0
+            for child in range(children):
+                used = activations[child] * assigned[child][parent]
+                ignored = activations[child] - used
+                logit += benefit[child][parent] * used - cost[child][parent] * ignored
+                mass += used
+            active.append(1 / (1 + math.exp(-logit)))
+            mean, variance = [0.0] * size, [0.0] * size
+            for number in range(size):
+                for child in range(children):
+                    share = activations[child] * assigned[child][parent] / mass
+                    mean[number] += share * votes[child][parent][number]
+                for child in range(children):
+                    share = activations[child] * assigned[child][parent] / mass
+                    variance[number] += share * (votes[child][parent][number] - mean[number]) ** 2
+                variance[number] += floor
+            means.append(mean)
+            variances.append(variance)
+    return means, active, assigned
+
+
 def discriminative_step(
     batch: list[Votes], labels: list[list[int]], couplings: Matrix, penalty: str, gamma: float, weight: float
 ) -> Matrix:

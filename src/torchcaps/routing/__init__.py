@@ -13,6 +13,7 @@ from torchcaps.routing.base import (
 from torchcaps.routing.discriminative import DiscriminativeRouting
 from torchcaps.routing.dynamic import DynamicRouting
 from torchcaps.routing.em import EMRouting
+from torchcaps.routing.heinsen import HeinsenRouting
 from torchcaps.routing.inverted_attention import InvertedAttentionRouting
 from torchcaps.routing.self_attention import SelfAttentionRouting
 from torchcaps.routing.self_routing import SelfRouting
@@ -25,6 +26,7 @@ __all__ = [
     "DiscriminativeRouting",
     "DynamicRouting",
     "EMRouting",
+    "HeinsenRouting",
     "InvertedAttentionRouting",
     "IterativeRouting",
     "LayerShape",
