@@ -26,10 +26,12 @@ def all_routings(results: Path, data: str) -> str:
     if not path.is_file():
         return NOTHING.format(data)
     found: dict[str, Results] = read_json(path)
-    gaps = differences({BASELINE: found[BASELINE]} | found)  # from the first; files are sorted by name
+    ordered = {BASELINE: found[BASELINE]} | found  # differences are from the first; files are sorted by name
+    gaps = differences(ordered)
     rows = [
         [
             head_name(label),
+            percent(run["validation_accuracy"] for run in runs),
             percent(run["test_accuracy"] for run in runs),
             "baseline" if label == BASELINE else _gap(gaps.get(label)),
             f"{runs[0]['parameters']:,}",
@@ -37,8 +39,10 @@ def all_routings(results: Path, data: str) -> str:
         ]
         for label, runs in sorted(found.items(), key=lambda each: -_mean(each[1]))
     ]
-    columns = ["head", "test accuracy, %", "minus the baseline, points", "parameters", "training, images/s"]
-    return "\n\n".join([_budget(found), table(columns, rows, numbers=4), _verdicts(gaps)])
+    columns = ["head", "validation, %", "test, %", "test minus baseline, points", "parameters", "training, images/s"]
+    learned = differences(ordered, "validation_accuracy")
+    words = [f"On test images: {_verdicts(gaps)}", f"On validation images: {_verdicts(learned)}"]
+    return "\n\n".join([_budget(found), table(columns, rows, numbers=5), *words])
 
 
 def head_name(label: str) -> str:
@@ -66,7 +70,7 @@ def _verdicts(gaps: dict[str, Interval]) -> str:
     better = [head_name(label) for label, gap in gaps.items() if gap.low > 0]
     worse = [head_name(label) for label, gap in gaps.items() if gap.high < 0]
     open_ = [head_name(label) for label, gap in gaps.items() if gap.low <= 0 <= gap.high]
-    parts = [("Better than the baseline", better), ("worse", worse), ("no difference can be told", open_)]
+    parts = [("better than the baseline", better), ("worse", worse), ("no difference can be told", open_)]
     return "; ".join(f"{words}: {', '.join(names) or 'none'}" for words, names in parts) + "."
 
 
@@ -77,7 +81,8 @@ def _budget(found: dict[str, Results]) -> str:
     assert epochs
     return (
         f"{run['size'].capitalize()} size, {epochs[1]} epochs, {seeds} seeds, {run['test_images']:,} test images; ± is "
-        "half of a 95 % interval over seeds, and differences are paired by seed. Speeds are those of one thread of a "
+        "half of a 95 % interval over seeds, and differences are paired by seed; intervals are not adjusted for the "
+        "number of comparisons. Speeds are those of one thread of a "
         f"machine that was busy with other work ({environment['processor']}): they are too low, and only large "
         "differences between them mean something."
     )

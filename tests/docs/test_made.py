@@ -140,25 +140,26 @@ def test_the_comparison_of_all_routings_shows_the_best_head_first_and_difference
     }
     found = {
         label: [
-            run | {"seed": seed, "test_accuracy": share, "environment": environment}
+            run | {"seed": seed, "test_accuracy": share, "validation_accuracy": 1 - share, "environment": environment}
             for seed, share in enumerate(shares)
         ]
         for label, shares in accuracies.items()
     }
     write_json(tmp_path / "results" / "all-routings" / "cifar-10.json", found)
     text = pages.all_makers(tmp_path / "results")["all-routings"]("cifar-10")
-    rows = [line.split(" | ")[:3] for line in text.splitlines() if line.startswith("| ")][2:]
+    rows = [line.split(" | ")[:4] for line in text.splitlines() if line.startswith("| ")][2:]
     assert [row[0] for row in rows] == [
         "| `self-routing`",
         "| `uniform`",
         "| plain: average pooling",
         "| plain: max pooling",
     ]
-    assert [row[2] for row in rows] == ["+10.03 ± 0.14", "baseline", "+0.00 ± 15.51", "-9.97 ± 0.14"]
+    assert [row[3] for row in rows] == ["+10.03 ± 0.14", "baseline", "+0.00 ± 15.51", "-9.97 ± 0.14"]
     assert "2 epochs, 3 seeds, 24,300 test images" in text
+    unclear = "no difference can be told: plain: average pooling."
+    assert f"On test images: better than the baseline: `self-routing`; worse: plain: max pooling; {unclear}" in text
     assert (
-        "Better than the baseline: `self-routing`; worse: plain: max pooling; no difference can be told: plain: average"
-        in text
+        f"On validation images: better than the baseline: plain: max pooling; worse: `self-routing`; {unclear}" in text
     )
     nothing = pages.all_makers(tmp_path / "results")["all-routings"]("smallnorb-jpeg")
     assert nothing == "Not measured yet: the command above does it with `--data smallnorb-jpeg`."
