@@ -1,14 +1,15 @@
-# make quickstart   from a clone to a comparison of trained networks
-# make test         everything that is checked: lint, types, tests
-# make lint         lint and types alone
-# make check        the fast part of the tests, for while you work
-# make test-slow    the tests that take minutes
-# make test-slurm   jobs of a Slurm of one node, which is started for it (needs root; installs Debian's packages)
-# make reliability  the long measurements of docs/reliability.md (three hours; as root, for the disks)
-# make bench        speed and memory, as ratios, and the page about them (keep the machine quiet)
-# make docs         the documentation as a site, in site/
-# make wheel        the package as a wheel and a source archive, in dist/
-# make clean        remove what these commands made
+# make quickstart   install, train three networks and compare them
+# make test         all checks: lint, types, tests
+# make lint         lint and types only
+# make check        fast checks while you work
+# make test-slow    tests that take minutes
+# make test-gpu-kernels   Triton kernels, interpreted and compiled, on a machine without a GPU (installs Triton)
+# make test-slurm   jobs on a one-node Slurm cluster on this machine (needs root; installs Debian packages)
+# make reliability  the long measurements of docs/reliability.md (an hour; needs root to mount disks)
+# make bench        benchmarks of speed and memory, and their page (keep the machine idle)
+# make docs         build the documentation into site/
+# make wheel        build a wheel and a source distribution into dist/
+# make clean        remove everything that these commands created
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,14 +17,14 @@ STAMPS := .venv/stamps
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps
 LOCKED := $(PIP) --require-hashes --only-binary=:all: -r
 
-.PHONY: quickstart test lint check test-slow test-slurm reliability bench docs wheel clean
+.PHONY: quickstart test lint check test-slow test-gpu-kernels test-slurm reliability bench docs wheel clean
 
 quickstart: $(STAMPS)/core
 	$(BIN)/torchcaps compare capsnet convnet-avg convnet-fc --data mnist --size laptop --epochs 1 \
 	    --train-images 12000 --out runs/quickstart
 
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .
@@ -34,20 +35,24 @@ check: $(STAMPS)/dev
 	$(BIN)/python -m pip check
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 -x -k "not command and not resume"
+	$(BIN)/pytest -n 2 -x -m "not slow and not process"
 
 test-slow: $(STAMPS)/dev
 	$(BIN)/pytest -m slow
+
+test-gpu-kernels: $(STAMPS)/gpu
+	TRITON_INTERPRET=1 $(BIN)/pytest -m gpu tests/kernels/test_triton.py
+	$(BIN)/pytest -m gpu tests/kernels/test_triton_compile.py
 
 test-slurm: $(STAMPS)/dev
 	sh scripts/install_slurm.sh
 	$(BIN)/python -m tests.slurm
 
-# All of them run even if one finds something wrong; then the exit code is not 0. Shorter: make reliability KILLS=20
+# All measurements run even if one fails; the exit code is then not 0. For a shorter run: make reliability KILLS=20
 KILLS = 120
 DISKS = 10
 INPUTS = 100000
-IMAGES = 10000
+IMAGES = 2000
 OUT = results/reliability
 reliability: $(STAMPS)/dev
 	$(BIN)/python -m tests.reliability --kills $(KILLS) --disks $(DISKS) --inputs $(INPUTS) --images $(IMAGES) \
@@ -83,6 +88,10 @@ $(STAMPS)/core: pyproject.toml requirements/core.txt scripts/install_torch.sh
 $(STAMPS)/dev: $(STAMPS)/core requirements/dev.txt scripts/install_chromium.sh
 	$(LOCKED) requirements/dev.txt
 	sh scripts/install_chromium.sh
+	touch $@
+
+$(STAMPS)/gpu: $(STAMPS)/dev requirements/gpu.txt
+	$(LOCKED) requirements/gpu.txt
 	touch $@
 
 $(STAMPS)/docs: $(STAMPS)/core requirements/docs.txt

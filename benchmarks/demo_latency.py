@@ -1,7 +1,6 @@
-"""How long the page waits: for the start, and for single questions with the shipped CapsNet, from a second process.
+"""Latency of the demo: start-up time, and single requests to the pretrained CapsNet, measured from a second process.
 
-Run: python -m benchmarks.demo_latency [--questions 300]; writes results/bench/demo-latency.json. Keep the machine
-quiet.
+Run: python -m benchmarks.demo_latency [--requests 300]; writes results/bench/demo-latency.json. Keep the machine idle.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import httpx
 from benchmarks.serving import running_service
 
-from torchcaps.bench.results import write_result
+from torchcaps.bench.steps import write_measurement
 from torchcaps.pretrained import load_samples
 from torchcaps.progress import progress_bar
 
@@ -23,18 +22,18 @@ NAME = "capsnet-mnist-laptop"
 
 
 def quantiles(seconds: list[float]) -> dict[str, float]:
-    """Milliseconds of the middle, of all but the slowest 5 % and of all but the slowest 1 %."""
+    """Median, 95th and 99th percentile, in milliseconds."""
     cuts = statistics.quantiles(seconds, n=100)
     return {name: round(1000 * cuts[place], 2) for name, place in (("p50", 49), ("p95", 94), ("p99", 98))}
 
 
-def timed(client: httpx.Client, path: str, questions: list[dict[str, Any]], count: int) -> dict[str, float]:
-    """Ask one question after the other."""
+def time_requests(client: httpx.Client, path: str, requests: list[dict[str, Any]], count: int) -> dict[str, float]:
+    """Send requests one after the other, after a warm-up."""
     seconds = []
     with progress_bar(path, count) as advance:
-        for number in range(-20, count):  # the first ones warm up
+        for number in range(-20, count):  # negative: warm-up
             began = time.perf_counter()
-            client.post(path, json=questions[number % len(questions)]).raise_for_status()
+            client.post(path, json=requests[number % len(requests)]).raise_for_status()
             if number >= 0:
                 seconds.append(time.perf_counter() - began)
                 advance(1)
@@ -42,7 +41,7 @@ def timed(client: httpx.Client, path: str, questions: list[dict[str, Any]], coun
 
 
 def measure_starts(count: int) -> dict[str, Any]:
-    """Seconds from the command to the first page that is answered, again and again."""
+    """Seconds from the command to the first response, measured several times."""
     seconds, processor = [], []
     with progress_bar("starts", count) as advance:
         for _ in range(count):
@@ -55,7 +54,7 @@ def measure_starts(count: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=300)
+    parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("results/bench"))
     given = parser.parse_args()
@@ -67,21 +66,21 @@ def main() -> None:
         httpx.Client(base_url=service.address, timeout=60) as client,
     ):
         asked = [{"model": NAME, "image": (image[0] / 255).tolist()} for image in samples.images]
-        poses = [client.post("/api/predict", json=each).json() for each in asked]
+        poses = [client.post("/api/predict", json=each | {"include": ["pose"]}).json() for each in asked]
         drawn = [{"model": NAME, "pose": each["pose"], "label": each["label"]} for each in poses]
         swept = [each | {"sweep": {"reach": 0.25, "steps": 11}} for each in drawn]
         found = {
             "start": started,
-            "questions": given.questions,
+            "questions": given.requests,
             "milliseconds": {
-                "predict": timed(client, "/api/predict", asked, given.questions),
-                "reconstruct": timed(client, "/api/reconstruct", drawn, given.questions),
-                "reconstruct, all strips": timed(client, "/api/reconstruct", swept, given.questions // 3),
-                "routing": timed(client, "/api/routing", asked, given.questions // 3),
-                "attack, fgsm": timed(client, "/api/attack", [each | {"epsilon": 0.1} for each in asked], 50),
+                "predict": time_requests(client, "/api/predict", asked, given.requests),
+                "reconstruct": time_requests(client, "/api/reconstruct", drawn, given.requests),
+                "reconstruct, all strips": time_requests(client, "/api/reconstruct", swept, given.requests // 3),
+                "routing": time_requests(client, "/api/routing", asked, given.requests // 3),
+                "attack, fgsm": time_requests(client, "/api/attack", [each | {"epsilon": 0.1} for each in asked], 50),
             },
         }
-    print(write_result(given.out, "demo-latency", found), found)
+    print(write_measurement(given.out, "demo-latency", found), found)
 
 
 if __name__ == "__main__":

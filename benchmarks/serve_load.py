@@ -1,9 +1,9 @@
-"""What ``torchcaps serve`` carries: many clients at once for a minute, from a second process.
+"""Load test of ``torchcaps serve``: many concurrent clients for a minute, from a second process.
 
 Run: python -m benchmarks.serve_load [--clients 50] [--seconds 60] [--idle 300] [--command demo]; writes
-results/bench/serve.json, or serve-idle.json with ``--idle``. Keep the machine quiet. Every client asks again as soon as
-it has its answer; memory of the service is read every second. Idle connections send nothing, and are opened again as
-soon as the service closes them.
+results/bench/serve.json, or serve-idle.json with ``--idle``. Keep the machine idle. Every client sends its next request
+as soon as it has received a response; the memory of the service is read every second. Idle connections send nothing,
+and are reopened when the service closes them.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import httpx
 from benchmarks.demo_latency import NAME, quantiles
 from benchmarks.serving import running_service
 
-from torchcaps.bench.results import write_result
+from torchcaps.bench.steps import write_measurement
 from torchcaps.pretrained import load_samples
 from torchcaps.progress import progress_bar
 
-WARM_UP = 5  # seconds in which the first questions of all clients have been answered
+WARM_UP = 5  # seconds, after which every client has received a response
 
 
-async def ask_until(client: httpx.AsyncClient, questions: list[bytes], end: float, seen: dict[str, Any]) -> None:
-    """One client: question after question until the time is up."""
+async def send_until(client: httpx.AsyncClient, requests: list[bytes], end: float, seen: dict[str, Any]) -> None:
+    """One client: send requests one after the other until the end."""
     number = 0
     headers = {"content-type": "application/json"}
     while time.perf_counter() < end:
         began = time.perf_counter()
         try:
-            answer = await client.post("/api/predict", content=questions[number % len(questions)], headers=headers)
+            answer = await client.post("/api/predict", content=requests[number % len(requests)], headers=headers)
             seen["status"][str(answer.status_code)] += 1
         except httpx.TransportError as error:
             seen["status"][type(error).__name__] += 1
@@ -45,7 +45,7 @@ async def ask_until(client: httpx.AsyncClient, questions: list[bytes], end: floa
 
 
 async def stay_idle(address: str, end: float, seen: dict[str, Any]) -> None:
-    """One connection that asks nothing, opened again whenever it is closed."""
+    """One idle connection, reopened whenever it is closed."""
     url = httpx.URL(address)
     while (left := end - time.perf_counter()) > 0:
         try:
@@ -56,21 +56,21 @@ async def stay_idle(address: str, end: float, seen: dict[str, Any]) -> None:
             writer.close()
         except OSError as error:
             seen["idle errors"][type(error).__name__] += 1
-        await asyncio.sleep(1)  # a client that comes back at once would measure its own haste
+        await asyncio.sleep(1)  # do not reconnect in a busy loop
 
 
 async def memory_of(client: httpx.AsyncClient) -> float:
-    """Megabytes that the service holds, by its own word."""
+    """Resident memory of the service in megabytes, from its metrics."""
     text = (await client.get("/metrics")).text
     found = re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)
-    assert found, "the service does not tell its memory on this system"
+    assert found, "the service does not report its memory on this system"
     return round(float(found[1]) / 1e6, 1)
 
 
 async def watch(client: httpx.AsyncClient, seconds: float) -> dict[str, float]:
-    """The service's memory about every second, until the time is up."""
+    """Memory of the service about every second, until the end."""
     began, memory = time.perf_counter(), {}
-    with progress_bar("clients ask", int(seconds)) as advance:
+    with progress_bar("load test", int(seconds)) as advance:
         while (now := time.perf_counter() - began) < seconds:
             memory[f"{now:.0f} s"] = await memory_of(client)
             advance(1)
@@ -79,25 +79,25 @@ async def watch(client: httpx.AsyncClient, seconds: float) -> dict[str, float]:
 
 
 async def measure(address: str, clients: int, seconds: float, idle: int = 0) -> dict[str, Any]:
-    """Let the clients ask; throughput, latency, statuses and memory."""
+    """Run the clients; return throughput, latency, status codes and memory."""
     samples = load_samples("mnist")
     assert samples is not None
-    questions = [
+    requests = [
         httpx.Request("POST", address, json={"model": NAME, "image": (image[0] / 255).tolist()}).read()
         for image in samples.images
     ]
     seen: dict[str, Any] = {"status": Counter(), "seconds": [], "idle opened": 0, "idle errors": Counter()}
-    load = [round(value, 2) for value in os.getloadavg()]  # of other work: a busy machine answers later
+    load = [round(value, 2) for value in os.getloadavg()]  # other work on the machine increases the latency
     limits = httpx.Limits(max_connections=clients + 1)
     async with httpx.AsyncClient(base_url=address, timeout=30, limits=limits) as client:
         at_start = await memory_of(client)
-        await client.post("/api/predict", content=questions[0], headers={"content-type": "application/json"})
+        await client.post("/api/predict", content=requests[0], headers={"content-type": "application/json"})
         idle_end = time.perf_counter() + bool(idle) + seconds
         waiting = [asyncio.create_task(stay_idle(address, idle_end, seen)) for _ in range(idle)]
-        await asyncio.sleep(bool(idle))  # until all of them are connected
+        await asyncio.sleep(bool(idle))  # wait until all are connected
         end = time.perf_counter() + seconds
         memory, *_ = await asyncio.gather(
-            watch(client, seconds), *(ask_until(client, questions, end, seen) for _ in range(clients)), *waiting
+            watch(client, seconds), *(send_until(client, requests, end, seen) for _ in range(clients)), *waiting
         )
         at_end = await memory_of(client)
         batches = batch_sizes((await client.get("/metrics")).text)
@@ -123,7 +123,7 @@ async def measure(address: str, clients: int, seconds: float, idle: int = 0) -> 
 
 
 def batch_sizes(text: str) -> float:
-    """Mean number of questions that went through the model together."""
+    """Mean number of requests per batch of the model."""
     values = {line.split("{")[0]: float(line.split()[1]) for line in text.splitlines() if f'model="{NAME}"' in line}
     return round(values["torchcaps_answered_total"] / values["torchcaps_batches_total"], 1)
 
@@ -132,14 +132,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--idle", type=int, default=0, help="connections that ask nothing")
+    parser.add_argument("--idle", type=int, default=0, help="number of idle connections")
     parser.add_argument("--command", choices=["serve", "demo"], default="serve")
     parser.add_argument("--out", type=Path, default=Path("results/bench"))
     given = parser.parse_args()
     command = ["demo", "--no-browser"] if given.command == "demo" else ["serve"]
     with running_service(*command) as service:
         found = asyncio.run(measure(service.address, given.clients, given.seconds, given.idle))
-    print(write_result(given.out, "serve-idle" if given.idle else "serve", found), found)
+    print(write_measurement(given.out, "serve-idle" if given.idle else "serve", found), found)
 
 
 if __name__ == "__main__":

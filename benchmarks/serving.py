@@ -1,4 +1,4 @@
-"""A service in a process of its own, for measuring it."""
+"""Start the service in a separate process, to benchmark it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import httpx
 
 @dataclass(frozen=True)
 class RunningService:
-    """A started service: where it is, and how long it and the processor took until it answered."""
+    """A running service: its address, and the wall-clock and CPU time until its first response."""
 
     address: str
     seconds_to_start: float
-    processor_seconds: float | None  # where the system tells it
+    processor_seconds: float | None  # None where the system does not report it
 
 
 def processor_seconds(process: int) -> float | None:
-    """What a process has used of all cores; other work on the machine does not count, unlike in the time it took."""
+    """CPU time of a process on all cores. Unlike wall-clock time, it is independent of other work on the machine."""
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -34,14 +34,14 @@ def processor_seconds(process: int) -> float | None:
 
 @contextlib.contextmanager
 def running_service(*command: str, path: str = "/health") -> Iterator[RunningService]:
-    """Start ``torchcaps COMMAND`` on a free port, wait until it answers with the path, and stop it in the end."""
+    """Start ``torchcaps COMMAND`` on a free port, wait until it serves the path, and stop it at the end."""
     began = time.perf_counter()
     call = [str(Path(sys.executable).with_name("torchcaps")), *command, "--port", "0"]
     with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             found = re.search(r"http://[^\s/]+", process.stdout.readline())
-            assert found, "the service did not tell its address"
+            assert found, "the service did not print its address"
             while True:
                 with contextlib.suppress(httpx.TransportError):
                     httpx.get(f"{found[0]}{path}").raise_for_status()

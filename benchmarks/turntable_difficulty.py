@@ -1,6 +1,6 @@
-"""How hard is turntable? A linear classifier and two CNNs, all tested on toys they have never seen.
+"""Difficulty of the turntable dataset: a linear classifier and two CNNs, tested on unseen toys.
 
-The set must be hard enough to tell models apart: the linear classifier clearly below the CNNs, and they below 99.5 %.
+The dataset must separate models: the linear classifier should be clearly below the CNNs, and the CNNs below 99.5 %.
 Run: python -m benchmarks.turntable_difficulty; writes results/turntable-difficulty.json.
 """
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.data import Augmentation, ImageSet, centre_crop, datasets, split_off
+from torchcaps.data import Augmentation, ImageSet, center_crop, datasets, split_off
 from torchcaps.data.turntable import VERSION, open_turntable
 from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
@@ -49,7 +49,7 @@ def small_cnn() -> nn.Module:
 
 
 class BaselineCNN(nn.Module):
-    """The CNN that hinton2018 compares with, in laptop size; it standardises by itself."""
+    """The CNN that hinton2018 compares with, in laptop size; it standardizes its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,30 +64,30 @@ MODELS = {"linear": linear, "small CNN": small_cnn, "baseline CNN of hinton2018,
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: ImageSet) -> float:
-    """Per cent correct on the centre crops."""
+    """Accuracy on the center crops, in percent."""
     model.eval()
-    right = 0
+    correct = 0
     for start in range(0, len(images), 500):
         batch = images.batch(torch.arange(start, min(start + 500, len(images))))
-        scores = model(centre_crop(batch.images, RECORD.crop))
-        right += int((scores.argmax(dim=1) == batch.labels).sum())
-    return round(100 * right / len(images), 2)
+        scores = model(center_crop(batch.images, RECORD.crop))
+        correct += int((scores.argmax(dim=1) == batch.labels).sum())
+    return round(100 * correct / len(images), 2)
 
 
 def train(model: nn.Module, images: ImageSet, seed: int) -> None:
-    """Adam with random crops; the learning rate falls to zero."""
+    """Train with Adam and random crops; the learning rate decays to zero."""
     augment, generator = Augmentation(f"crop={RECORD.crop}"), torch.Generator().manual_seed(seed)
     steps = EPOCHS * (len(images) // BATCH)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     model.train()
     with progress_bar(f"training, seed {seed}", steps) as advance:
         for _ in range(steps):
             batch = images.batch(torch.randint(len(images), (BATCH,), generator=generator))
             loss = F.cross_entropy(model(augment(batch.images, generator)), batch.labels)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             schedule.step()
             advance(1)
 

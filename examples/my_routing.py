@@ -1,4 +1,4 @@
-"""A routing of your own in one file: children that agree with the average vote get a larger share."""
+"""A custom routing in one file: children whose vote is close to the mean vote get larger couplings."""
 
 import torch
 
@@ -13,16 +13,16 @@ class ConsensusRouting(Routing):
         super().__init__(shape)
         self.sharpness = torch.nn.Parameter(torch.tensor(sharpness))
 
-    def forward(self, votes, activation, *, child_index, nonlinearity, trace):  # votes: (B, P, I, J, D)
-        distance = safe_norm(votes - votes.mean(2, keepdim=True))  # (B, P, I, J), with a gradient where it is zero
+    def forward(self, votes, activation, *, child_index, nonlinearity):  # votes: (B, P, I, J, D)
+        distance = safe_norm(votes - votes.mean(2, keepdim=True))  # (B, P, I, J), differentiable at zero
         couplings = (-self.sharpness * distance).softmax(2) * self.shape.children / self.shape.parents
-        return Routed(weighted_votes(couplings, votes), couplings=[couplings] if trace else [])
+        return Routed(weighted_votes(couplings, votes), couplings=[couplings])
 
 
 routings.add(
     RoutingRecord(
         name="consensus",
-        description="children near the average vote count for more",
+        description="larger couplings for votes close to the mean vote",
         paper="yours",
         build=ConsensusRouting,
         any_child_order=True,

@@ -1,4 +1,4 @@
-"""Train a CapsNet, test the checkpoint that validation chose, and use it: python examples/train_and_test.py"""
+"""Train a CapsNet, test the best checkpoint and use the model: python examples/train_and_test.py"""
 
 import argparse
 from pathlib import Path
@@ -7,33 +7,35 @@ import torch
 
 import torchcaps
 from torchcaps.evaluate import evaluate_run
-from torchcaps.train import fit, new_run, resolve
+from torchcaps.train import fit_run, new_run, resolve
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", default="glyphs", help="a name that 'torchcaps datasets' lists")
+    parser.add_argument("--data", default="glyphs", help="dataset, see 'torchcaps datasets'")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--train-images", type=int)
-    parser.add_argument("--out", type=Path, default=Path("runs/train-and-test"), help="a folder that is not there yet")
+    parser.add_argument("--out", type=Path, default=Path("runs/train-and-test"), help="new run directory")
     given = parser.parse_args()
 
-    # Whatever is not named comes from the paper and the dataset; a wrong name is told before anything is trained.
+    # Other settings default to those of the paper and the dataset. Invalid settings raise an error here.
     config = resolve(model="capsnet", data=given.data, epochs=given.epochs, train_images=given.train_images)
     run = new_run(config, given.out)
-    fit(run)  # killed and called again with open_run(given.out), it goes on where it stood
+    fit_run(run)  # after an interruption, fit_run(open_run(given.out)) resumes
     result = evaluate_run(run)
-    print(f"{result['test_accuracy']:.2%} of {result['test_images']:,} test images are right")
+    print(f"test accuracy {result['test_accuracy']:.2%} on {result['test_images']:,} images")
 
-    model = torchcaps.load(run.path)  # takes pixels in [0, 1]: any preparation is a part of it
+    model = torchcaps.load(run.path)  # takes pixels in [0, 1]; preprocessing is part of the model
     batch = torchcaps.load_dataset(given.data, "test").batch(torch.arange(5))
     with torch.no_grad():
         output = model(batch.images)
-        drawn = model.reconstruct(output)  # what the winning capsule holds, as a picture
-    for score, label, image, drawing in zip(output.scores, batch.labels, batch.images, drawn, strict=True):
-        answer, truth = model.class_names[int(score.argmax())], model.class_names[int(label)]
-        error = float((image - drawing).square().mean())
-        print(f"truth {truth}, answer {answer}, length {float(score.max()):.2f}, error of the drawing {error:.3f}")
+        reconstructions = model.reconstruct(output)  # from the predicted class capsule
+    for score, label, image, reconstruction in zip(
+        output.scores, batch.labels, batch.images, reconstructions, strict=True
+    ):
+        prediction, truth = model.class_names[int(score.argmax())], model.class_names[int(label)]
+        error = float((image - reconstruction).square().mean())
+        print(f"label {truth}, predicted {prediction}, length {float(score.max()):.2f}, squared error {error:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Find good settings of dynamic routing with Optuna: pip install 'torchcaps[tune]'; python examples/tune_routing.py
+"""Tune dynamic routing with Optuna: pip install -e '.[tune]'; python examples/tune_routing.py
 
-Every trial trains a small CapsNet with its own number of iterations and learning rate. Trials that fall behind the
-others at a validation are ended early, through the callback that a training takes. The test images take no part.
+Every trial trains a small CapsNet with its own number of iterations and learning rate. A callback prunes unpromising
+trials after each validation. The test set is not used.
 """
 
 import argparse
@@ -10,28 +10,28 @@ from pathlib import Path
 
 import optuna
 
-from torchcaps.train import Callback, fit, new_run, resolve
+from torchcaps.train import Callback, fit_run, new_run, resolve
 
 
 class Pruning(Callback):
-    """Tells Optuna about every validation, and stops where Optuna sees no hope."""
+    """Report every validation accuracy to Optuna and prune the trial if Optuna asks for it."""
 
     def __init__(self, trial: optuna.Trial) -> None:
         self.trial = trial
 
-    def on_validation(self, line, model):
-        self.trial.report(line.accuracy, line.step)
+    def on_validation(self, row, model):
+        self.trial.report(row.accuracy, row.step)
         if self.trial.should_prune():
             raise optuna.TrialPruned
 
 
 def train(trial: optuna.Trial, settings: dict, folder: Path) -> float:
-    """The best validation accuracy of one trial."""
+    """Train one trial and return its best validation accuracy."""
     iterations = trial.suggest_int("iterations", 1, 5)
     rate = trial.suggest_float("learning_rate", 1e-4, 1e-2, log=True)
     options = {"routing": "dynamic", "routing_options": {"iterations": iterations}, "filters": 16, "types": 4}
     config = resolve(model="capsnet", options=options, learning_rate=rate, **settings)
-    return fit(new_run(config, folder / f"trial-{trial.number}"), callbacks=[Pruning(trial)]).best_accuracy
+    return fit_run(new_run(config, folder / f"trial-{trial.number}"), callbacks=[Pruning(trial)]).best_accuracy
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
     with tempfile.TemporaryDirectory() as folder:
         study.optimize(lambda trial: train(trial, settings, Path(folder)), n_trials=given.trials)
-    print(f"{study.best_value:.2%} of the validation images with {study.best_params}")
+    print(f"validation accuracy {study.best_value:.2%} with {study.best_params}")
 
 
 if __name__ == "__main__":

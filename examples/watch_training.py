@@ -1,7 +1,7 @@
-"""Watch a training with a callback of your own: python examples/watch_training.py
+"""Monitor training with your own callback: python examples/watch_training.py
 
-This one writes down how long the capsules of right and of wrong classes are at every validation. A callback watches
-and changes nothing: the run ends with the same weights, to the bit, as one that nobody watched.
+Prints the mean length of the capsules of the true class and of the other classes at every validation. Callbacks do not
+change training: the run ends with bit-identical weights.
 """
 
 import argparse
@@ -10,24 +10,24 @@ from pathlib import Path
 
 import torch
 
-from torchcaps.train import Callback, fit, new_run, resolve, training_sets
+from torchcaps.train import Callback, fit_run, new_run, resolve, training_splits
 
 
 class Lengths(Callback):
-    """The mean length of the right class's capsule and of the others."""
+    """Print the mean capsule length of the true class and of the other classes."""
 
     def __init__(self, images, labels):
         self.images, self.labels = images, labels
 
-    def on_step(self, line):
-        if line.step % 20 == 0:
-            print(f"step {line.step}: loss {line.loss:.3f}")
+    def on_step(self, row):
+        if row.step % 20 == 0:
+            print(f"step {row.step}: loss {row.loss:.3f}")
 
-    def on_validation(self, line, model):
+    def on_validation(self, row, model):
         scores = model(self.images).scores
-        right = torch.nn.functional.one_hot(self.labels, model.classes).bool()
-        print(f"step {line.step}: accuracy {line.accuracy:.1%}, right class {scores[right].mean():.2f}, ", end="")
-        print(f"others {scores[~right].mean():.2f}")
+        true = torch.nn.functional.one_hot(self.labels, model.classes).bool()
+        print(f"step {row.step}: accuracy {row.accuracy:.1%}, true class {scores[true].mean():.2f}, ", end="")
+        print(f"others {scores[~true].mean():.2f}")
 
     def on_end(self, progress, model):
         print(f"done after {progress.seconds:.1f} s; best at step {progress.best_step}")
@@ -40,10 +40,10 @@ def main() -> None:
     parser.add_argument("--train-images", type=int, default=2000)
     given = parser.parse_args()
     config = resolve(model="capsnet", data=given.data, epochs=given.epochs, train_images=given.train_images)
-    _, validation = training_sets(config)
+    _, validation = training_splits(config)
     batch = validation.batch(torch.arange(min(100, len(validation))))
     with tempfile.TemporaryDirectory() as folder:
-        fit(new_run(config, Path(folder) / "run"), callbacks=[Lengths(batch.images, batch.labels)])
+        fit_run(new_run(config, Path(folder) / "run"), callbacks=[Lengths(batch.images, batch.labels)])
 
 
 if __name__ == "__main__":

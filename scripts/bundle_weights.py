@@ -1,7 +1,7 @@
-"""Make ready weights of a trained run: python scripts/bundle_weights.py RUN TAG [--into FOLDER]
+"""Create pretrained weights from a run: python scripts/bundle_weights.py RUN TAG [--into FOLDER]
 
-Writes ``<model>-<tag>/`` with config.yaml, weights.safetensors in half precision and card.json, whose test accuracy is
-measured from the stored weights. A few test images of the dataset go beside it, for where the dataset is not at hand.
+Writes ``<model>-<tag>/`` with config.yaml, weights.safetensors in half precision and card.json. The test accuracy in
+the card is measured with the stored weights. A few test images are stored too, for use without the dataset.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from torchcaps.environment import without_folders
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.clean import test_images
 from torchcaps.files import atomic_path, make_folder, read_json, write_json, write_text
-from torchcaps.pretrained.cards import ROOT, Card
-from torchcaps.pretrained.load import WEIGHTS, file_hash, load_pretrained
-from torchcaps.pretrained.samples import samples_file
-from torchcaps.train import RunConfig, RunFolder, load, measure, open_run
+from torchcaps.pretrained.loading import ROOT, WEIGHTS, Card, file_hash, load_pretrained, samples_file
+from torchcaps.train import RunConfig, RunFolder, evaluate_accuracy, load, open_run, training_splits
+from torchcaps.train.run_images import write_error_reference
 
-SAMPLES = 40  # images, as many of each class
-LOOKED_AT = 1000  # test images among which they are found
+SAMPLES = 40  # images, the same number per class
+LOOKED_AT = 1000  # test images to choose from
 
 
 def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
-    """Write the folder of a network and return its card."""
+    """Write the directory of a pretrained network and return its card."""
     config = run.config()
     model = load(run.path)
     folder = make_folder(root / f"{config.model}-{tag}")
@@ -38,7 +37,7 @@ def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
         for name, value in model.state_dict().items()
     }
     if not all(bool(value.isfinite().all()) for value in half.values()):
-        raise TorchcapsError(f"{run.path} has weights beyond what half precision can hold: they cannot be bundled")
+        raise TorchcapsError(f"{run.path} has weights that overflow half precision and cannot be bundled")
     with atomic_path(folder / WEIGHTS) as temporary:
         save_file(half, temporary)
     write_text(folder / "config.yaml", run.config_file.read_text(encoding="utf-8"))
@@ -54,7 +53,9 @@ def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
         training=made_by(run),
         licence=datasets.get(config.data).licence,
     )
-    measured = measure(load_pretrained(card, root), test_images(config))
+    stored = load_pretrained(card, root)
+    write_error_reference(RunFolder(folder), stored, training_splits(config)[1])
+    measured = evaluate_accuracy(stored, test_images(config))
     card = card.model_copy(update={"test_accuracy": measured.accuracy, "test_images": measured.images})
     write_samples(config, root)
     write_json(folder / "card.json", card.model_dump(mode="json"))
@@ -62,13 +63,13 @@ def bundle(run: RunFolder, tag: str, root: Path = ROOT) -> Card:
 
 
 def made_by(run: RunFolder) -> dict[str, Any]:
-    """Command, commit, versions and hardware of the run, without folders of this machine."""
+    """Command, commit, versions and hardware of the run, without paths of this machine."""
     environment: dict[str, Any] = read_json(run.path / "environment.json")
     return environment | {"command": " ".join(map(without_folders, environment["command"].split()))}
 
 
 def write_samples(config: RunConfig, root: Path) -> None:
-    """Keep the first test images, as many of each class where images have one label."""
+    """Store the first test images, the same number per class if images have one label."""
     images = test_images(config)
     batch = images.batch(torch.arange(min(LOOKED_AT, len(images))))
     if batch.labels.ndim == 1:
@@ -93,7 +94,7 @@ def main() -> None:
         card = bundle(open_run(given.run), given.tag, given.into)
     except TorchcapsError as error:
         sys.exit(f"Error: {error}")
-    print(f"{card.name}: {card.test_accuracy:.2%} of {card.test_images} test images, {card.parameters:,} parameters")
+    print(f"{card.name}: {card.test_accuracy:.2%} on {card.test_images} test images, {card.parameters:,} parameters")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Draw the picture that explains capsules: two parts vote for two wholes. Run by scripts/diagrams.py
+"""Draw the figure that explains capsules: two parts vote for two wholes. Called by scripts/diagrams.py
 
-A boat and a house consist of the same parts, a rectangle and a triangle, in other places. Each part says
-where either whole would have to be, since it was found where it was: W turns a part's pose into the whole's. The votes
-are computed here, and not drawn as one would like them: for the boat they coincide, for the house they do not.
+A boat and a house consist of the same parts, a rectangle and a triangle, at different positions. Each part votes for
+the pose of each whole, given its own pose. The votes are computed, not drawn by hand: they agree for the boat and
+disagree for the house.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from math import cos, radians, sin
 from drawing import arrow, words, write_picture
 
 Pose = tuple[float, float, float]  # x, y, angle in degrees
-# Where the parts stand in a whole that is upright at the origin.
+# Poses of the parts in an upright whole at the origin.
 WHOLES: dict[str, dict[str, Pose]] = {
     "boat": {"rectangle": (0, 26, 0), "triangle": (4, -20, 90)},
     "house": {"rectangle": (0, 20, 0), "triangle": (0, -22, 0)},
 }
 SHAPES = {"rectangle": [(-36, -14), (36, -14), (36, 14), (-36, 14)], "triangle": [(-34, 20), (34, 20), (0, -26)]}
-FOUND: Pose = (0, 0, -18)  # where the boat of the picture is
+FOUND: Pose = (0, 0, -18)  # pose of the boat in the figure
 HEIGHT = 312
-OUTCOME = "Routing sends the parts to the boat."
-WHOSE = "Blue: the rectangle's vote. Orange: the triangle's."
+OUTCOME = "Routing assigns the parts to the boat."
+WHOSE = "Blue: vote of the rectangle. Orange: of the triangle."
 
 
 def compose(outer: Pose, inner: Pose) -> Pose:
-    """The pose of something inside a thing that has a pose itself."""
+    """Compose two poses: inner is relative to outer."""
     x, y, angle = outer
     turn = radians(angle)
     return (
@@ -36,7 +36,7 @@ def compose(outer: Pose, inner: Pose) -> Pose:
 
 
 def vote(part: Pose, whole: str, kind: str) -> Pose:
-    """Where the whole must be if this part belongs to it: the part's place in it, taken back from the part's pose."""
+    """Pose of the whole, given the pose of one of its parts."""
     x, y, angle = WHOLES[whole][kind]
     turn = radians(-angle)
     inverse = (-(x * cos(turn) - y * sin(turn)), -(x * sin(turn) + y * cos(turn)), -angle)
@@ -44,13 +44,13 @@ def vote(part: Pose, whole: str, kind: str) -> Pose:
 
 
 def shape(kind: str, pose: Pose, style: str) -> str:
-    """A part as an outline or filled."""
+    """A part, outlined or filled."""
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in (compose(pose, (*point, 0)) for point in SHAPES[kind]))
     return f'<polygon class="part {style}" points="{points}"/>'
 
 
 def outline(whole: str, pose: Pose, style: str) -> str:
-    """A whole as it would stand at a pose."""
+    """The outline of a whole at a pose."""
     return "".join(shape(kind, compose(pose, place), style) for kind, place in WHOLES[whole].items())
 
 
@@ -65,7 +65,7 @@ def at(x: float, y: float, content: str, scale: float = 1.0) -> str:
 
 
 def capsule(x: float, y: float, name: str, length: float, said: str) -> str:
-    """A class capsule as an arrow: its length says how sure it is, its direction holds the pose."""
+    """A class capsule as an arrow: the length is the probability, the direction the pose."""
     turn = radians(-30)
     tip = (x + 100 * length * cos(turn), y + 100 * length * sin(turn))
     return (
@@ -80,24 +80,24 @@ def main() -> None:
     image = "".join(shape(kind, pose, f"{kind} solid") for kind, pose in parts.items())
     votes = {whole: {kind: vote(parts[kind], whole, kind) for kind in parts} for whole in WHOLES}
     drawn = [
-        panel(10, 230, "1. Parts are found", ["A capsule for each part holds", "where it is and how it is turned."]),
+        panel(10, 230, "1. Parts are found", ["The capsule of a part encodes", "its position and rotation."]),
         at(125, 150, image, 1.25),
-        panel(276, 350, "2. Each part votes for a whole", ["W turns a part's pose into the whole's.", WHOSE]),
+        panel(276, 350, "2. Each part votes for a whole", ["W maps the pose of a part to that of the whole.", WHOSE]),
         panel(
             662,
             228,
             "3. Agreement decides",
-            ["Length: how sure. Direction: the pose.", OUTCOME],
+            ["Length: probability. Direction: pose.", OUTCOME],
         ),
-        capsule(700, 120, "boat", 0.95, "long: it is there"),
-        capsule(700, 194, "house", 0.25, "short: it is not"),
+        capsule(700, 120, "boat", 0.95, "long: present"),
+        capsule(700, 194, "house", 0.25, "short: absent"),
     ]
     for column, whole, answer in ((362, "boat", "they agree"), (536, "house", "they do not")):
         both = "".join(
             outline(whole, pose, f"{kind}{' dashed' if kind == 'triangle' else ''}")
             for kind, pose in votes[whole].items()
         )
-        # Moved so that the middle of both votes lies in the middle of its half of the panel.
+        # Center both votes in their half of the panel.
         middle = [sum(pose[axis] for pose in votes[whole].values()) / 2 for axis in (0, 1)]
         drawn.append(at(column, 132, at(-middle[0], -middle[1], both), 1.1))
         drawn += [words(column, 216, f"a {whole}?"), words(column, 234, answer, "small")]

@@ -1,6 +1,6 @@
 """Draw the diagrams of docs/architecture.md as SVG: python scripts/diagrams.py
 
-The rooms and their arrows come from the rule that tests/test_imports.py holds, so that no drawing can lag behind it.
+The packages and arrows come from the rule in tests/test_imports.py, so the diagram is always current.
 """
 
 from __future__ import annotations
@@ -15,80 +15,80 @@ from drawing import HEIGHT, WIDTH, arrow, box, write_picture
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.test_imports import BOTTOM, MAY_USE
 
-STEP, GAP, LANE = WIDTH + 26, 34, 30  # from one box to the next, between two rows, for an arrow that goes by
-# What each room holds, in the room that a box has.
+STEP, GAP, LANE = WIDTH + 26, 34, 30  # between boxes, between rows, width of a lane for a passing arrow
+# What each package contains, short enough for its box.
 HOLDS = {
     "cli": "the torchcaps command",
-    "prediction": "answers for your files",
+    "prediction": "image files to classes",
     "export": "ONNX, torch.export",
-    "hub": "the Hub's format",
     "sklearn": "CapsuleClassifier",
-    "demo": "service and page",
+    "demo": "HTTP service, page",
     "reproduce": "the papers' tables",
     "compare": "one table, one report",
     "bench": "speed and memory",
-    "evaluate": "what a run is worth",
-    "analysis": "what capsules hold",
-    "attacks": "one file each",
+    "doctor": "checks the installation",
+    "evaluate": "tests of trained runs",
+    "analysis": "inspects capsules",
+    "attacks": "one file per attack",
     "pretrained": "weights with cards",
     "train": "loop, checkpoints, runs",
     "testing": "checks for a routing",
     "models": "one file per paper",
-    "losses": "output to one number",
+    "losses": "margin, spread, ...",
     "layers": "transforms, decoder",
     "data": "datasets, checksums",
-    "plugins": "your own file",
-    "routing": "one file each",
+    "plugins": "loads your own file",
+    "routing": "one file per routing",
     "functional": "tensors in, tensors out",
-    "kernels": "fast forms",
+    "kernels": "fused kernels",
 }
 WAY = [
     ("file", "verified by checksum"),
     ("ImageSet", "bytes in memory"),
-    ("batch", "order from (seed, epoch)"),
+    ("sampler", "from (seed, epoch)"),
     ("augmentation", "from (seed, step, rank)"),
     ("model", "pixels in [0, 1] to Output"),
     ("objective", "loss + reconstruction"),
-    ("step", "only if all is finite"),
+    ("optimizer step", "if all is finite"),
     ("checkpoint", "one file, atomic"),
-    ("best weights", "chosen on validation"),
-    ("result.json", "test, and what made it"),
+    ("best weights", "by validation set"),
+    ("result.json", "test set, provenance"),
     ("report", "table and figures"),
 ]
 
 
-def used(room: str) -> set[str]:
-    """The rooms that a room may use, without the bottom ones, which all may use."""
-    return {other for other in MAY_USE[room] if other in MAY_USE and other not in BOTTOM}
+def used(package: str) -> set[str]:
+    """Packages that a package may import directly, without the BOTTOM modules."""
+    return {other for other in MAY_USE[package] if other in MAY_USE and other not in BOTTOM}
 
 
-@cache  # else each room is asked once for every way that leads to it
-def reached(room: str) -> set[str]:
-    """The same, and what those use."""
-    return used(room).union(*(reached(other) for other in used(room)), set())
+@cache  # otherwise computed once for every path to a package
+def reached(package: str) -> set[str]:
+    """Packages that a package may import, directly or indirectly."""
+    return used(package).union(*(reached(other) for other in used(package)), set())
 
 
 def arrows() -> list[tuple[str, str]]:
-    """Only what does not follow from other arrows."""
+    """Imports that do not follow from other arrows."""
     return [
-        (room, other)
-        for room in MAY_USE
-        for other in sorted(used(room))
-        if not any(other in reached(between) for between in used(room) - {other})
+        (package, other)
+        for package in MAY_USE
+        for other in sorted(used(package))
+        if not any(other in reached(between) for between in used(package) - {other})
     ]
 
 
 @cache
-def level(room: str) -> int:
-    """How many rooms lie above a room, one on the other; what nobody uses, but the command, lies over what it uses."""
-    users = [other for other in {"cli"} | reached("cli") if room in used(other)]
-    if not users and room != "cli":
-        return min(map(level, used(room))) - 1
+def level(package: str) -> int:
+    """Row of a package: one below the lowest package that imports it, or above those it imports if none does."""
+    users = [other for other in {"cli"} | reached("cli") if package in used(other)]
+    if not users and package != "cli":
+        return min(map(level, used(package))) - 1
     return 1 + max(map(level, users), default=-1)
 
 
 def chains() -> list[list[str]]:
-    """Each arrow as the things that it goes through: its two rooms, and a lane in every row between them."""
+    """Each arrow as a list of nodes: its two packages, and a lane in every row between them."""
     found = []
     for upper, lower in arrows():
         rows = range(level(upper) + 1, level(lower))
@@ -97,7 +97,7 @@ def chains() -> list[list[str]]:
 
 
 def middles(lines: list[list[str]]) -> dict[str, float]:
-    """Where the middle of each room and lane lies: under those above it, as near as the others in its row allow."""
+    """Center x of each package and lane: below the nodes above it, as close as its row allows."""
     rows: dict[int, list[str]] = {}
     for name in dict.fromkeys([*MAY_USE, *(step for line in lines for step in line)]):
         rows.setdefault(int(name.split()[2]) if " " in name else level(name), []).append(name)
@@ -115,8 +115,8 @@ def middles(lines: list[list[str]]) -> dict[str, float]:
     return {name: x - start for name, x in found.items()}
 
 
-def draw_rooms() -> None:
-    """The rooms: nobody may use what lies above."""
+def draw_packages() -> None:
+    """Draw the packages; imports point downward."""
     lines = chains()
     where = middles(lines)
     parts = []
@@ -127,16 +127,16 @@ def draw_rooms() -> None:
             path += f" L{where[lane]:.0f},{bottom + GAP:.0f} V{bottom + GAP + HEIGHT:.0f}"
             bottom += HEIGHT + GAP
         parts.append(arrow(f"{path} L{where[line[-1]]:.0f},{bottom + GAP - 2:.0f}"))
-    for room in MAY_USE:
-        top = 10 + level(room) * (HEIGHT + GAP)
-        parts.append(box(where[room] - WIDTH / 2, top, room, HOLDS.get(room, "")))
-    width = max(where[room] for room in MAY_USE) + WIDTH / 2 + 10
+    for package in MAY_USE:
+        top = 10 + level(package) * (HEIGHT + GAP)
+        parts.append(box(where[package] - WIDTH / 2, top, package, HOLDS.get(package, "")))
+    width = max(where[package] for package in MAY_USE) + WIDTH / 2 + 10
     height = 20 + (1 + max(map(level, MAY_USE))) * (HEIGHT + GAP) - GAP
-    write_picture("rooms", width, height, "The rooms: arrows show what a room may import", parts)
+    write_picture("packages", width, height, "The packages: arrows show what a package may import", parts)
 
 
 def draw_way() -> None:
-    """From file to report."""
+    """Draw the path of a training batch."""
     parts, columns = [], 4
     for number, (title, about) in enumerate(WAY):
         row, column = divmod(number, columns)
@@ -145,14 +145,14 @@ def draw_way() -> None:
         if number + 1 < len(WAY):
             if column + 1 < columns:
                 parts.append(arrow(f"M{x + WIDTH},{y + HEIGHT / 2:.0f} L{x + 208},{y + HEIGHT / 2:.0f}"))
-            else:  # down to the next row's beginning
+            else:  # down to the start of the next row
                 parts.append(arrow(f"M{x + 85},{y + HEIGHT} V{y + HEIGHT + 22} H95 V{y + 88}"))
-    write_picture("way", 10 + columns * 210, 3 * 90, "A batch's way, from file to report", parts)
+    write_picture("way", 10 + columns * 210, 3 * 90, "A training batch, from the dataset file to the report", parts)
 
 
 def main() -> None:
     capsule_picture.main()
-    draw_rooms()
+    draw_packages()
     draw_way()
 
 

@@ -1,7 +1,7 @@
-"""What mkdocs does to our pages while it builds them, so that they need no script and no font of another host.
+"""MkDocs hooks that make the pages independent of scripts and fonts from other hosts.
 
-Equations (```math fences, and ``.. math::`` in docstrings) become MathML, which browsers draw by themselves; a picture
-in two themes follows the page's switch and not only the system's.
+Equations (```math fences, and ``.. math::`` in docstrings) are converted to MathML, which browsers render natively.
+Pictures with a light and a dark version follow the theme of the page, not only that of the system.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PICTURE = re.compile(
 
 
 def as_mathml(tex: str) -> str:
-    """An equation in lines of its own; its clauses, which a quad sets apart, go to the next line where room ends."""
+    """Convert a display equation to MathML; clauses separated by a quad wrap to the next line if necessary."""
     tex = re.sub(r"\\(begin|end)\{aligned\}|\\phantom\{\\text\{[^}]*\}\}|&", " ", tex)
     lines = [[clause for clause in re.split(r"\\q?quad\b", line) if clause.strip()] for line in tex.split(r"\\")]
     return "".join(
@@ -35,13 +35,13 @@ def as_mathml(tex: str) -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Called by mkdocs for each page."""
+    """Convert equations and pictures; MkDocs calls this for each page."""
     markdown = FENCE.sub(lambda found: as_mathml(found[1]), markdown)
     return PICTURE.sub(r"![\2](\3#only-light) ![\2](\1#only-dark)", markdown)
 
 
 class Docstrings(griffe.Extension):
-    """Docstrings are written for people who read the source: what is no Markdown in them is brought to it."""
+    """Convert reStructuredText in docstrings to Markdown."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring:

@@ -15,12 +15,12 @@ import diagrams
 import performance_page
 import reliability_page
 import robustness_page
-from docs_parts import capabilities, measured, papers, speed, which
+from docs_parts import all_routings, capabilities, learned, measured, papers, speed, trials, which
 from docs_parts.found import all_evidence
 from docs_parts.marks import Maker, filled
 
-from torchcaps.reproduce.markdown import paper_markdown
 from torchcaps.reproduce.report import report_paper
+from torchcaps.reproduce.report_markdown import paper_markdown
 
 ROOT = Path(__file__).parents[1]
 PAPERS = ROOT / "docs" / "papers"
@@ -32,13 +32,18 @@ BROUGHT = {
     "choi2019": ("models/ar-capsnet", "routings/attention"),
     "yang2021": ("models/capsnet-discriminative", "routings/discriminative"),
     "gu2021": ("models/aff-capsnet", "routings/uniform"),
+    "hahn2019": ("models/sr-capsnet", "routings/self-routing"),
+    "ribeiro2020": ("models/vb-capsnet", "routings/variational-bayes"),
+    "tsai2020": ("models/inverted-capsnet", "routings/inverted-attention"),
+    "mazzia2021": ("models/efficient-capsnet", "routings/self-attention"),
+    "mitterreiter2023": ("models/capsnet", "routings/dynamic"),
 }
 
 
 def all_makers(results: Path) -> dict[str, Maker]:
     """Whoever makes a part, by the name in its mark."""
     found: dict[str, Maker] = dict(capabilities.MAKERS)
-    for module in (measured, papers, speed, which):
+    for module in (all_routings, learned, measured, papers, speed, trials, which):
         found |= module.makers(results)
     return found
 

@@ -1,4 +1,4 @@
-"""SVG pictures of the documentation, each for light and for dark pages: what all of them share."""
+"""Shared code of the documentation's SVG figures, each in a light and a dark version."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def arrow(path: str) -> str:
 
 
 def write_picture(name: str, width: float, height: float, title: str, parts: list[str]) -> None:
-    """Write a picture in both themes, as NAME-light.svg and NAME-dark.svg."""
+    """Write a figure in both themes, as NAME-light.svg and NAME-dark.svg."""
     IMAGES.mkdir(exist_ok=True)
     body = "\n".join(parts)
-    for theme, colours in THEMES.items():
+    for theme, colors in THEMES.items():
         text = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img">'
-            f"<title>{title}</title><style>{STYLE.format(**colours)}</style>{TIP}\n{body}\n</svg>\n"
+            f"<title>{title}</title><style>{STYLE.format(**colors)}</style>{TIP}\n{body}\n</svg>\n"
         )
         (IMAGES / f"{name}-{theme}.svg").write_text(text, encoding="utf-8")

@@ -16,5 +16,8 @@ if ! command -v nvidia-smi >/dev/null 2>&1; then
     install --no-deps "torch==$wanted+cpu" 2>/dev/null && exit 0
     index=https://download.pytorch.org/whl/cpu
     install --no-deps --timeout 10 --retries 0 --index-url $index "torch==$wanted" 2>/dev/null && exit 0
+    echo "No NVIDIA GPU was found, but the CPU build of torch $wanted cannot be installed from $index. Installing the build of" \
+        "the package index instead: it brings CUDA, about 4.8 GB. To avoid that, stop with Ctrl-C and make that address" \
+        "reachable, or offer torch==$wanted+cpu in a package index that pip uses." >&2
 fi
 install -c constraints.txt "torch==$wanted"

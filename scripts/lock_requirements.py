@@ -1,9 +1,9 @@
-"""Write requirements/*.txt: python scripts/lock_requirements.py, in an environment in which everything is installed.
+"""Generate requirements/*.txt: python scripts/lock_requirements.py, in an environment with all extras installed.
 
 constraints.txt pins the versions; these files also pin the bytes. Each lists every package that a command of the
 Makefile installs, with the SHA-256 of all its wheels for every supported Python and system, as the package index shows
 them, so that pip's --require-hashes refuses anything else that a mirror or a proxy may send. Source distributions are
-left out: building one runs its code. Each package is preceded by the Python versions that its metadata asks for; a
+omitted, because building one runs its code. Each package is preceded by the Python versions that it requires; a
 package that does not support the oldest Python of pyproject.toml is an error.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urldefrag
 
-from licences import installed, normal
+from licenses import installed, normal
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from pip._internal.models.index import PyPI
@@ -40,9 +40,9 @@ HEAD = """# Made by scripts/lock_requirements.py from constraints.txt: do not ed
 
 
 class Release(NamedTuple):
-    """What the index says about one version of a package."""
+    """One version of a package in the index."""
 
-    python: str  # Requires-Python, empty if the package does not say
+    python: str  # Requires-Python, empty if not stated
     hashes: list[str]
 
 
@@ -62,7 +62,7 @@ class Links(HTMLParser):
 
 
 def index() -> str:
-    """The package index that pip is set to, else its own."""
+    """The package index that pip is configured to use."""
     asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
     found = subprocess.run(asked, capture_output=True, text=True, check=False)
     return (found.stdout.strip() or PyPI.simple_url).rstrip("/")
@@ -86,9 +86,9 @@ def oldest_python(supported: str) -> str:
 
 
 def needed(roots: Iterable[str], pins: dict[str, str]) -> set[str]:
-    """What the requirements bring on any system: marks for a system or a Python are taken as true.
+    """All direct and indirect dependencies on any system: environment markers count as true.
 
-    What has no pin is for a Python or a system that ours are not, as `pip check` would tell.
+    A package without a pin is only needed on another Python or system; otherwise `pip check` would report it.
     """
     waiting, seen = [Requirement(root) for root in roots], set()
     while waiting:
@@ -111,9 +111,9 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     core = needed([*project["project"]["dependencies"], *project["build-system"]["requires"]], pins)
-    parts = {"core": core} | {name: needed(extras[name], pins) - core for name in ("dev", "docs")}
+    parts = {"core": core} | {name: needed(extras[name], pins) - core for name in ("dev", "docs", "gpu")}
     if lost := pins.keys() - set().union(*parts.values()):
-        sys.exit(f"constraints.txt pins what nothing needs: {', '.join(sorted(lost))}")
+        sys.exit(f"constraints.txt pins packages that nothing needs: {', '.join(sorted(lost))}")
     source = index()
     with progress_bar("asking the index", len(pins)) as advance, ThreadPoolExecutor(6) as pool:
 

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and settings shared by all tests."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that run the installed command."""
+    for item in items:
+        if "torchcaps_command" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.process)
 
 
 @pytest.fixture(autouse=True)

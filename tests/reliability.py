@@ -24,7 +24,7 @@ from typing import Any
 from torchcaps.environment import describe_environment
 
 RESULTS = Path("results/reliability")
-LIMIT_HOURS = 8.0  # for each measurement; the longest, numerics, takes about two hours on two cores
+LIMIT_HOURS = 8.0  # for each measurement; the longest takes about half an hour on two cores
 
 
 def provenance() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What files.py promises beyond writing whole files: bounded reading, and nothing left behind."""
+"""files.py: atomic writes, bounded reads, and no leftover files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.data.verified import SCRATCH, SCRATCH_SECONDS, remove_old_scratch
+from torchcaps.data.io.download import SCRATCH, SCRATCH_SECONDS, remove_old_scratch
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import atomic_path, read_text, remove_unfinished
 

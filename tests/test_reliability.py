@@ -1,4 +1,4 @@
-"""All measurements run to their end, and what one of them found is in the exit code and in the table."""
+"""All reliability measurements run to completion; failures appear in the exit code and in the table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 
 from tests import reliability
 from tests.reliability import run_all, run_one, table
+
+pytestmark = pytest.mark.process
 
 
 def python(code: str) -> list[str]:

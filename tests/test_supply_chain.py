@@ -1,4 +1,4 @@
-"""What is installed is pinned, comes from the registry, and has a licence that is written down."""
+"""Dependencies are pinned, come from the package index, and have a documented license."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def locked(part: str) -> dict[str, str]:
 
 def test_hashes_are_those_of_the_pinned_versions() -> None:
     """If this fails, run scripts/lock_requirements.py: constraints.txt has changed."""
-    parts = {part: locked(part) for part in ("core", "dev", "docs")}
-    assert parts["core"] | parts["dev"] | parts["docs"] == pins()
+    parts = {part: locked(part) for part in ("core", "dev", "docs", "gpu")}
+    assert parts["core"] | parts["dev"] | parts["docs"] | parts["gpu"] == pins()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     needed = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     assert {named(each) for each in needed} <= parts["core"].keys()
-    for extra in ("dev", "docs"):
+    for extra in ("dev", "docs", "gpu"):
         more = project["project"]["optional-dependencies"][extra]
         assert {named(each) for each in more} <= parts["core"].keys() | parts[extra].keys()
 
@@ -66,14 +66,14 @@ def test_installing_compares_hashes_and_builds_nothing() -> None:
     locked = next(line for line in lines if line.startswith("LOCKED := "))
     assert {"--require-hashes", "--only-binary=:all:", "-r"} <= set(locked.split())
     installs = [line for line in lines if line.startswith(("\t$(PIP)", "\t$(LOCKED)"))]
-    assert len(installs) == 4
+    assert len(installs) == 5
     assert all(
         re.fullmatch(r"\t\$\(LOCKED\) requirements/\w+\.txt", line) or line == "\t$(PIP) --no-build-isolation -e ."
         for line in installs
     )
 
 
-@pytest.mark.parametrize("part", ["core", "dev", "docs"])
+@pytest.mark.parametrize("part", ["core", "dev", "docs", "gpu"])
 def test_no_pinned_package_needs_a_newer_python_than_we_do(part: str) -> None:
     """Reads what scripts/lock_requirements.py took from the packages' metadata."""
     supported = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["requires-python"]
@@ -106,8 +106,8 @@ def test_no_version_that_is_known_to_be_malicious() -> None:
         assert metadata.version(name) not in versions
 
 
-def test_licences_are_written_down() -> None:
-    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+def test_licenses_are_written_down() -> None:
+    page = (ROOT / "docs" / "licenses.md").read_text(encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for requirement in project["dependencies"]:
         assert re.search(rf"^\| {re.escape(named(requirement))} \| \S+ \| \S+", page, re.MULTILINE), requirement

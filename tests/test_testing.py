@@ -1,4 +1,4 @@
-"""check_routing must catch what it promises to catch."""
+"""check_routing detects every kind of broken routing that it documents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def broken(
     ("routing", "message"),
     [
         (broken(lambda pose, _: pose[:, :, :1]), "poses have shape"),
-        (broken(lambda pose, _: pose + torch.rand(1)), "another pose the second time"),
+        (broken(lambda pose, _: pose + torch.rand(1)), "a second call with the same votes differs"),
         (broken(lambda pose, _: pose, couplings=False), "no couplings are returned"),
         (broken(lambda pose, _: pose - pose.mean(0)), "images of a batch influence each other"),
         (broken(lambda pose, _: pose / pose.norm(dim=3, keepdim=True)), "zero votes give a pose that is not finite"),
@@ -56,3 +56,12 @@ def test_a_sound_routing_passes_and_the_random_state_is_left_alone() -> None:
     before = torch.get_rng_state()
     check_routing(broken(lambda pose, _: pose), any_child_order=True, any_parent_order=True)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_routing_that_returns_a_tensor_is_answered_in_one_sentence() -> None:
+    class Plain(Routing):
+        def forward(self, votes: Tensor, activation: Tensor | None, **_: object) -> Tensor:  # type: ignore[override]
+            return votes.mean(2)
+
+    with pytest.raises(AssertionError, match=r"forward returns a Tensor, expected torchcaps.routing.Routed"):
+        check_routing(Plain)

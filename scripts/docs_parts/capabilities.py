@@ -12,8 +12,7 @@ from docs_parts.marks import table
 from torchcaps.attacks import attacks
 from torchcaps.data import datasets
 from torchcaps.losses import losses
-from torchcaps.models.registry import models
-from torchcaps.models.table import ModelRow, model_rows, routing_rows
+from torchcaps.models.registry import LAYER, ModelRow, model_rows, models, routing_rows
 from torchcaps.pretrained import list_pretrained
 from torchcaps.routing import routings
 
@@ -54,7 +53,7 @@ def routing_table() -> str:
             row.paper,
             row.description,
             YES[record.iterative],
-            YES[record.gives_activation],
+            YES[record.build(LAYER).gives_activation],
             row.needs,
             f"{row.parameters:,}",
         ]
@@ -77,7 +76,7 @@ def attack_table() -> str:
             record.paper,
             record.description,
             ", ".join(record.norms),
-            "gradients" if record.white_box else "answers alone",
+            "gradients" if record.white_box else "scores only",
             ", ".join(
                 filter(
                     None, ["another run" * record.needs_source, f"`torchcaps[{record.extra}]`" if record.extra else ""]
@@ -115,7 +114,7 @@ def weights_table() -> str:
 
 
 def equation(place: str) -> str:
-    """The equation in a docstring, which is its only place: ``routing.em``, or ``losses.spread:spread_loss``."""
+    """The equation in a docstring, which is its only place: ``routing.em``, or ``losses:spread_loss``."""
     module, _, name = place.partition(":")
     found: object = import_module(f"torchcaps.{module}")
     if name:

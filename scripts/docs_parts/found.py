@@ -10,13 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from torchcaps.analysis.intervals import Interval, mean_interval, proportion_interval
 from torchcaps.files import read_json
 from torchcaps.models.registry import models
-from torchcaps.reproduce.captions import table_label
-from torchcaps.reproduce.evidence import Evidence, PaperEvidence, gather
-from torchcaps.reproduce.intervals import Interval, mean_interval, share_interval
+from torchcaps.reproduce.claims_text import table_label
+from torchcaps.reproduce.competence import competence_gaps
+from torchcaps.reproduce.results import Evidence, PaperEvidence, gather_results
 from torchcaps.reproduce.spec import list_papers, load_spec
-from torchcaps.reproduce.tables import show_number, show_published
+from torchcaps.reproduce.tables import format_published, format_value
 
 Result = dict[str, Any]
 
@@ -37,6 +38,7 @@ class Number:
     ours: str
     published: str
     seeds: int
+    competent: bool  # whether it may decide a claim: measured with the current settings on competent networks
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def routing_of(model: str, options: Result) -> str:
 @cache
 def all_evidence(results: Path) -> dict[str, list[PaperEvidence]]:
     """What the results folder holds about each paper, by profile; read once for all pages."""
-    return {paper: gather(load_spec(paper), results) for paper in list_papers()}
+    return {paper: gather_results(load_spec(paper), results) for paper in list_papers()}
 
 
 @cache
@@ -74,13 +76,15 @@ def numbers(results: Path) -> list[Number]:
             for path, each in evidence.cells.items():
                 training = each.results[0].training if each.results else None
                 if each.values and training and each.results[0].unit != "count":
-                    found.append(_number(paper, path.partition("/")[0], evidence.profile, each, training))
+                    competent = not each.outdated and not competence_gaps(path, evidence)
+                    table = path.partition("/")[0]
+                    found.append(_number(paper, table, evidence.profile, each, training, competent=competent))
     return found
 
 
-def _number(paper: str, table: str, profile: str, each: Evidence, training: Result) -> Number:
+def _number(paper: str, table: str, profile: str, each: Evidence, training: Result, *, competent: bool) -> Number:
     values, unit = list(each.values.values()), each.results[0].unit
-    spread = f" ± {show_number(mean_interval(values).half, unit)}" if len(values) > 1 else ""
+    spread = f" ± {format_value(mean_interval(values).half_width, unit)}" if len(values) > 1 else ""
     return Number(
         paper,
         table_label(table),
@@ -91,9 +95,10 @@ def _number(paper: str, table: str, profile: str, each: Evidence, training: Resu
         routing_of(training["model"], training["options"]),
         training["data"],
         profile,
-        f"{show_number(statistics.fmean(values), unit)}{spread} {unit}",
-        show_published(each.cell.published) if each.cell.published is not None else "",
+        f"{format_value(statistics.fmean(values), unit)}{spread} {unit}",
+        format_published(each.cell.published) if each.cell.published is not None else "",
         len(values),
+        competent,
     )
 
 
@@ -103,11 +108,11 @@ def trials(results: Path) -> list[Trial]:
     found = []
     for label, runs in grid(results).items():
         run, options = runs[0], dict(part.split("=") for part in label.partition(":")[2].split(",") if part)
-        spread = share_interval([1.0], [run["test_accuracy"]], [run["test_images"]])
+        spread = proportion_interval([1.0], [run["test_accuracy"]], [run["test_images"]])
         percent = Interval(100 * run["test_accuracy"], 100 * spread.low, 100 * spread.high)
         routing = routing_of(run["model"], options)
         found.append(Trial(label, run["model"], routing, percent, run["parameters"], run["test_images"]))
-    return sorted(found, key=lambda trial: -trial.accuracy.centre)
+    return sorted(found, key=lambda trial: -trial.accuracy.center)
 
 
 def grid(results: Path) -> dict[str, list[Result]]:

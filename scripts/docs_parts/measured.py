@@ -9,8 +9,8 @@ from pathlib import Path
 
 from docs_parts.found import Number, Trial, attacked, grid_budget, milliseconds, numbers, trials
 from docs_parts.marks import Maker, table
+from torchcaps.html import escape_markdown
 from torchcaps.pretrained import list_pretrained
-from torchcaps.reproduce.tables import markdown_text
 
 NOTHING = "Nothing was measured yet."
 
@@ -45,11 +45,11 @@ def routing_grid(results: Path) -> str:
     rows = [
         [
             f"`{host}`",
-            *(f"{cells[host, each].accuracy.centre:.1f}" if (host, each) in cells else "" for each in routings),
+            *(f"{cells[host, each].accuracy.center:.1f}" if (host, each) in cells else "" for each in routings),
         ]
         for host in hosts
     ]
-    half = max(trial.accuracy.half for trial in found)
+    half = max(trial.accuracy.half_width for trial in found)
     words = f"Test accuracy in %: {grid_budget(results)}. The choice of images alone makes up to ± {half:.1f} points."
     return f"{words}\n\n{table(['network', *(f'`{each}`' for each in routings)], rows, numbers=len(routings))}"
 
@@ -65,25 +65,30 @@ def _papers(found: Sequence[Number], wanted: Callable[[Number], bool]) -> str:
     rows = [
         [
             f"[{each.paper}, {each.table}](../papers/{each.paper}.md)",
-            markdown_text(f"{each.row}: {each.column}"),
+            escape_markdown(f"{each.row}: {each.column}"),
             each.ours,
             each.published,
             f"{each.data}, {each.profile}, {each.seeds}",
+            "yes" if each.competent else "no",
         ]
         for each in found
         if wanted(each)
     ]
     if not rows:
         return ""
-    head = ["where", "what", "ours", "paper", "trained on, profile, seeds"]
-    return f"In the papers' own tables, ours beside theirs:\n\n{table(head, rows, numbers=3)}"
+    head = ["where", "what", "ours", "paper", "trained on, profile, seeds", "competent"]
+    words = (
+        "In the papers' own tables, ours next to theirs. A value counts for a claim only if the networks behind it are "
+        "[competent](../reproduce.md#competence):"
+    )
+    return f"{words}\n\n{table(head, rows, numbers=4)}"
 
 
 def _grid(results: Path, wanted: Callable[[Trial], bool]) -> str:
     rows = [
         [
             f"`{trial.label}`",
-            f"{trial.accuracy.centre:.1f} ({trial.accuracy.low:.1f} to {trial.accuracy.high:.1f})",
+            f"{trial.accuracy.center:.1f} ({trial.accuracy.low:.1f} to {trial.accuracy.high:.1f})",
             f"{trial.parameters:,}",
         ]
         for trial in trials(results)

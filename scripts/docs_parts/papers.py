@@ -3,42 +3,63 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 
 from docs_parts.found import all_evidence
 from docs_parts.marks import Maker
-from torchcaps.reproduce.markdown import claims_table, summary_markdown
-from torchcaps.reproduce.report import Judged, judge_paper
+from torchcaps.reproduce.estimate import job_cost
+from torchcaps.reproduce.jobs import Job
+from torchcaps.reproduce.report import ClaimVerdicts, judge_paper, remaining_jobs
+from torchcaps.reproduce.report_markdown import claims_table, summary_markdown, untestable_table
 
 NOTHING = "No results yet: `torchcaps reproduce` makes them."
-DECIDED = ("holds", "does not hold")
 
 
 def claims_summary(results: Path, link: str) -> str:
-    """How many claims of each paper hold; ``link`` makes an address of a paper's name."""
-    claims = judged_claims(results)
-    return summary_markdown(claims, link=link) if _measured(claims) else NOTHING
+    """How many claims of each paper have each verdict; ``link`` makes an address of a paper's name."""
+    claims = claim_verdicts(results)
+    if not _measured(claims):
+        return NOTHING
+    evidence = all_evidence(results)
+    found = {
+        paper: [result for each in profiles for result in each.all_results()] for paper, profiles in evidence.items()
+    }
+    costs = {paper: job_cost(jobs, found[paper]) for paper, jobs in remaining(results).items()}
+    total = job_cost(chain.from_iterable(remaining(results).values()), chain.from_iterable(found.values()))
+    return summary_markdown(claims, costs, total, link=link)
 
 
-def claims_decided(results: Path) -> str:
-    """Every claim that came out one way or the other."""
-    claims = judged_claims(results)
-    decided = {paper: [each for each in judged if each[1].verdict in DECIDED] for paper, judged in claims.items()}
-    return claims_table(decided) if any(decided.values()) else "None of the claims is decided yet."
+def claims_tested(results: Path) -> str:
+    """Every claim that competent networks tested: holds, does not hold, undecided."""
+    return claims_table(claim_verdicts(results))
+
+
+def claims_untestable(results: Path) -> str:
+    """Every claim that is not testable yet, with what is missing."""
+    return untestable_table(claim_verdicts(results))
 
 
 @cache
-def judged_claims(results: Path) -> dict[str, Judged]:
+def remaining(results: Path) -> dict[str, list[Job]]:
+    """What must run before all claims of each paper can be tested."""
+    claims = claim_verdicts(results)
+    return {paper: remaining_jobs(evidence, claims[paper]) for paper, evidence in all_evidence(results).items()}
+
+
+@cache
+def claim_verdicts(results: Path) -> dict[str, ClaimVerdicts]:
     """The claims of all papers, judged once for all pages."""
     return {paper: judge_paper(evidence) for paper, evidence in all_evidence(results).items()}
 
 
-def _measured(claims: dict[str, Judged]) -> bool:
-    return any(judgement.measured for judged in claims.values() for _, judgement in judged)
+def _measured(claims: dict[str, ClaimVerdicts]) -> bool:
+    return any(verdict.measured for judged in claims.values() for _, verdict in judged)
 
 
 def makers(results: Path) -> dict[str, Maker]:
     return {
         "claims-summary": partial(claims_summary, results),
-        "claims-decided": partial(claims_decided, results),
+        "claims-tested": partial(claims_tested, results),
+        "claims-untestable": partial(claims_untestable, results),
     }

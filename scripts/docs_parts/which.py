@@ -7,13 +7,13 @@ from pathlib import Path
 
 from docs_parts.found import Trial, all_evidence, attacked, grid_budget, milliseconds, numbers, trials
 from docs_parts.marks import Maker, table
+from torchcaps.analysis.intervals import proportion_interval
 from torchcaps.data import datasets
+from torchcaps.html import escape_markdown
 from torchcaps.models.registry import models
-from torchcaps.reproduce.captions import table_label
-from torchcaps.reproduce.intervals import share_interval
+from torchcaps.reproduce.claims_text import table_label
 from torchcaps.reproduce.results import find_results
 from torchcaps.reproduce.spec import PROFILES
-from torchcaps.reproduce.tables import markdown_text
 
 
 def accuracy_and_speed(results: Path) -> str:
@@ -24,7 +24,7 @@ def accuracy_and_speed(results: Path) -> str:
         [
             f"`{trial.model}`",
             "capsules" if models.get(trial.model).capsules else "plain",
-            f"{trial.accuracy.centre:.1f} ({trial.accuracy.low:.1f} to {trial.accuracy.high:.1f})",
+            f"{trial.accuracy.center:.1f} ({trial.accuracy.low:.1f} to {trial.accuracy.high:.1f})",
             f"{steps[trial.model]:.1f}" if trial.model in steps else "",
             f"{answers[trial.model]:.1f}" if trial.model in answers else "",
             f"{trial.parameters:,}",
@@ -41,24 +41,20 @@ def accuracy_and_speed(results: Path) -> str:
 
 def _leaders(found: list[Trial], steps: dict[str, float]) -> list[str]:
     best = found[0]
-    level = [trial.model for trial in found[1:] if not _apart(best, trial)]
-    with_it = f" {_listed(level)} cannot be told from it by these images." if level else ""
     capsules = [trial for trial in found if models.get(trial.model).capsules]
     plain = [trial for trial in found if not models.get(trial.model).capsules]
-    gap = share_interval(
+    gap = proportion_interval(
         [1.0, -1.0],
-        [capsules[0].accuracy.centre / 100, plain[0].accuracy.centre / 100],
+        [capsules[0].accuracy.center / 100, plain[0].accuracy.center / 100],
         [capsules[0].images, plain[0].images],
     )
-    verdict = "level" if gap.low < 0 < gap.high else "ahead" if gap.low > 0 else "behind"
     timed = sorted((steps[trial.model], trial.model) for trial in capsules if trial.model in steps)
     quick = sorted((steps[trial.model], trial.model) for trial in plain if trial.model in steps)
     lines = [
-        f"**Most accurate under this budget:** `{best.model}`, {best.accuracy.centre:.1f} %.{with_it}",
-        f"**Capsules or a plain network?** The best capsule network here, `{capsules[0].model}`, is {verdict} "
-        f"{'with' if verdict == 'level' else 'of' if verdict == 'ahead' else ''} the best plain one, "
-        f"`{plain[0].model}`: difference {100 * (gap.low + gap.high) / 2:.1f} points, 95 % interval "
-        f"{100 * gap.low:.1f} to {100 * gap.high:.1f}.".replace("  ", " "),
+        f"**Most accurate under this budget:** `{best.model}`, {best.accuracy.center:.1f} %.",
+        f"**Capsules or a plain network?** Undecided (one seed): the best capsule network here, `{capsules[0].model}`, "
+        f"and the best plain one, `{plain[0].model}`, differ by {100 * (gap.low + gap.high) / 2:.1f} points, 95 % "
+        f"interval over test images {100 * gap.low:.1f} to {100 * gap.high:.1f}.",
     ]
     if timed and quick:
         lines.append(
@@ -68,28 +64,28 @@ def _leaders(found: list[Trial], steps: dict[str, float]) -> list[str]:
     return lines
 
 
-def _apart(first: Trial, second: Trial) -> bool:
-    """Whether the 95 % interval of the difference leaves out zero."""
-    shares = [first.accuracy.centre / 100, second.accuracy.centre / 100]
-    gap = share_interval([1.0, -1.0], shares, [first.images, second.images])
-    return not gap.low <= 0 <= gap.high
-
-
 def under_change(results: Path) -> str:
-    """Affine change, overlap, viewpoints and attacks: the papers' tables that were measured, and the quick look."""
+    """Affine change, overlap, viewpoints and attacks: the papers' values on competent networks, and a quick look."""
     wanted = {"gu2021": ("table1", "table4"), "hinton2018": ("table2", "fig3"), "choi2019": ("table1",)}
+    chosen = [each for each in numbers(results) if each.name in wanted.get(each.paper, ())]
     rows = [
         [
             f"[{each.paper}, {each.table}](papers/{each.paper}.md)",
-            markdown_text(f"{each.row}: {each.column}"),
+            escape_markdown(f"{each.row}: {each.column}"),
             each.ours,
             each.published,
-            f"{each.data}, {each.seeds}",
+            f"{each.data}, {each.profile}, {each.seeds}",
         ]
-        for each in numbers(results)
-        if each.name in wanted.get(each.paper, ()) and each.profile == "laptop"
+        for each in chosen
+        if each.competent
     ]
-    parts = [table(["from", "what", "ours", "paper", "trained on, seeds"], rows, numbers=3)] if rows else []
+    parts = [table(["from", "what", "ours", "paper", "trained on, profile, seeds"], rows, numbers=3)] if rows else []
+    left = len(chosen) - len(rows)
+    if left:
+        parts.append(
+            f"{left} further values of these tables were measured on networks that are not "
+            "[competent](reproduce.md#competence), and are only on the [pages of the papers](papers/index.md)."
+        )
     runs = attacked(results)
     if runs:
         images = runs[0]["attacked"]["images"]
@@ -131,11 +127,6 @@ def not_measured(results: Path) -> str:
         lines.append("- nothing on a GPU")
     lines.append("- nothing on photographs of your kind: `torchcaps compare` with your own images is the only answer")
     return "\n".join(lines)
-
-
-def _listed(names: list[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def makers(results: Path) -> dict[str, Maker]:

@@ -1,4 +1,4 @@
-"""What a result was made with: versions, commit, hardware, command."""
+"""The environment of a run: versions, commit, command, processor and memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = ("torchcaps", "torch", "numpy", "lightning-fabric", "safetensors")
 
 
 def describe_environment() -> dict[str, Any]:
-    """Everything that a reader of a result needs to know about where it comes from."""
+    """Describe where a result comes from: command, commit, versions and hardware."""
     import torch
 
     return {
@@ -30,7 +30,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def without_folders(argument: str) -> str:
-    """An argument as others may read it: of a path from the root of this machine, the last part alone.
+    """Shorten an absolute path to its last part, so that a published result names no folder of this machine.
 
     >>> without_folders("/home/somebody/runs/first"), without_folders("runs/first"), without_folders("--epochs=2")
     ('first', 'runs/first', '--epochs=2')
@@ -39,7 +39,7 @@ def without_folders(argument: str) -> str:
 
 
 def package_version(name: str) -> str | None:
-    """Version of an installed package, None if it is not installed."""
+    """Return the version of an installed package, or None."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -47,7 +47,7 @@ def package_version(name: str) -> str | None:
 
 
 def source_commit() -> str | None:
-    """Commit of the source tree that is running, with "+" if it was changed; None for an installed wheel."""
+    """Return the commit of the running source tree, with "+" if it has changes; None for an installed wheel."""
     folder = Path(__file__).parent
     try:
         commit = _git(folder, "rev-parse", "HEAD")
@@ -64,11 +64,19 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def processor_name() -> str:
-    """The processor's own name where the system tells it."""
+    """Return the model name of the processor where the system provides it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:
-        pass  # not Linux: the platform module has to do
+        pass  # not Linux: fall back to the platform module
     return platform.processor() or platform.machine()
+
+
+def machine_memory() -> int:
+    """Return the physical memory in bytes; ``sys.maxsize`` where the system does not report it."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return sys.maxsize

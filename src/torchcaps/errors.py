@@ -1,4 +1,4 @@
-"""The one error type that means "the user can mend this", and the sentences for an unknown name and a missing extra."""
+"""The exception for user errors, and the messages for unknown names and missing extras."""
 
 from __future__ import annotations
 
@@ -6,37 +6,42 @@ import difflib
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-LONGEST = 100  # letters of a name in a sentence
+LONGEST = 100  # longest name shown in a message
 
 
 class TorchcapsError(Exception):
-    """A mistake outside the code: a wrong name, file, size or setting.
+    """A user error: a wrong name, file, size or setting.
 
-    The message is one or two sentences that say what was got, what was expected and what to do.
-    The command line prints it without a traceback and exits with code 2.
+    The message says what was given, what was expected and what to do. The command line prints it without a traceback
+    and exits with code 2.
     """
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> TorchcapsError:
-    """Build the error for a name that is not in a list, with the nearest known one.
+    """Build the error for an unknown name, with the closest known name as a suggestion.
 
     >>> str(unknown_name("routing", "dinamic", ["dynamic", "em"]))
     "routing 'dinamic' is unknown: did you mean 'dynamic'? One of: dynamic, em"
     """
     names = sorted(known)
-    name = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."  # it may come from anybody's file
+    name = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."  # may come from an untrusted file
     nearest = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
     return TorchcapsError(f"{kind} '{name}' is unknown: {hint}One of: {', '.join(names)}")
 
 
 def need_extra(extra: str, purpose: str, *modules: str) -> None:
-    """Go on if all these modules are installed, else say which extra brings them.
+    """Raise an error that names the extra to install if one of these modules is missing.
 
     >>> need_extra("export", "an ONNX file", "no_such_module")
     Traceback (most recent call last):
-    torchcaps.errors.TorchcapsError: an ONNX file needs no_such_module: pip install 'torchcaps[export]'
+    torchcaps.errors.TorchcapsError: an ONNX file needs no_such_module: run pip install -e '.[export]' in your clone
     """
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
-        raise TorchcapsError(f"{purpose} needs {' and '.join(missing)}: pip install 'torchcaps[{extra}]'")
+        raise TorchcapsError(f"{purpose} needs {' and '.join(missing)}: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """Return how to install optional dependencies. torchcaps is installed from its repository, not from PyPI."""
+    return f"run pip install -e '.[{extra}]' in your clone"

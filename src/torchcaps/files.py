@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: write beside the target, then rename."""
+"""Atomic writes, file locks, and safe reading of text, JSON and YAML files."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from torchcaps.errors import TorchcapsError
 
-UNFINISHED = ".tmp"  # how the name of a file ends that is being written
-MOST_TEXT = 64 << 20  # bytes of a text that is read as a whole
+UNFINISHED = ".tmp"  # suffix of files that are being written
+MOST_TEXT = 64 << 20  # bytes of a text file
 UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 
 
 @contextlib.contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """Give a temporary path beside ``target`` that replaces it when the block ends well.
+    """Yield a temporary path beside ``target`` that replaces it when the block succeeds.
 
-    A reader sees the old file or the new one, never a part. Whatever goes wrong, the temporary file is
-    removed. Trouble of the operating system (disk full, read-only folder) becomes a clear error.
+    A reader sees the old file or the new one, never a partial one. On failure the temporary file is removed. Errors of
+    the operating system (disk full, read-only folder) become a TorchcapsError.
     """
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{UNFINISHED}")
     try:
         make_folder(target.parent)
         yield temporary
-        with temporary.open("r+b") as written:  # Windows brings only what may be written to the disk
+        with temporary.open("r+b") as written:  # Windows can sync only writable files
             os.fsync(written.fileno())
         temporary.replace(target)
     except OSError as error:
@@ -43,7 +45,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 def file_name(text: str) -> str:
-    """A text as a part of a file's name on any system: whatever is no letter, digit or dot becomes a dash.
+    """Make a text usable in a file name on any system: characters other than letters, digits and dots become dashes.
 
     >>> file_name("capsnet:routing=uniform"), file_name("images:photos/pets/")
     ('capsnet-routing-uniform', 'images-photos-pets')
@@ -61,20 +63,20 @@ def printable(text: str) -> str:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what processes that were killed have left half written; nobody may be writing there."""
+    """Remove temporary files left by killed processes; no other process may be writing to the folder."""
     for path in folder.glob(f".*{UNFINISHED}"):
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 def cannot_write(target: Path, error: OSError) -> TorchcapsError:
-    """The error for a path that could not be written, in the operating system's words."""
+    """Make the error for a path that could not be written, with the reason from the operating system."""
     reason = error.strerror or str(error)
     return TorchcapsError(f"cannot write {target}: {reason}. Free some space or choose another folder")
 
 
 def cache_folder() -> Path:
-    """Where torchcaps keeps what it can fetch or make again, by the custom of the platform."""
+    """Return the cache folder of torchcaps, by the convention of the platform."""
     if os.name == "nt":
         base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
     elif sys.platform == "darwin":
@@ -90,10 +92,10 @@ class TakenError(TorchcapsError):
 
 @contextlib.contextmanager
 def file_lock(path: Path, taken: str = "another process is doing this") -> Iterator[None]:
-    """Hold a lock file while the block runs; TakenError, with the words ``taken``, at once if somebody else holds it.
+    """Hold a lock file while the block runs; raise TakenError with the text ``taken`` if another process holds it.
 
-    The operating system holds the lock and releases it when the process ends, however it ends: a killed process leaves
-    nothing behind that would have to be cleared away. On a file system without locks the block runs without one.
+    The operating system releases the lock when the process ends, even if it is killed. On a file system without locks
+    the block runs without one.
     """
     from filelock import FileLock, Timeout
 
@@ -112,7 +114,7 @@ def file_lock(path: Path, taken: str = "another process is doing this") -> Itera
 
 
 def make_folder(folder: Path) -> Path:
-    """Make a folder and its parents, or say why not."""
+    """Create a folder and its parents, or raise an error with the reason."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -121,18 +123,18 @@ def make_folder(folder: Path) -> Path:
 
 
 def write_text(target: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file atomically."""
     with atomic_path(target) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_json(target: Path, value: Any) -> None:
-    """Write a JSON file with stable formatting, whole or not at all."""
+    """Write a JSON file atomically, with stable formatting."""
     write_text(target, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
 def write_json_once(target: Path, value: Any) -> bool:
-    """Write a JSON file unless it is there; of several writers at the same time one wins. True if it was this one."""
+    """Write a JSON file unless it exists, and return whether it was written; one of several concurrent writers wins."""
     beside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.new")
     try:
         write_json(beside, value)
@@ -148,12 +150,12 @@ def write_json_once(target: Path, value: Any) -> bool:
 
 
 def read_text(source: Path, *, most: int = MOST_TEXT, damaged: str = "strict") -> str:
-    """Read a text file of at most ``most`` bytes, or say what is wrong with it.
+    """Read a text file of at most ``most`` bytes, or raise an error with the reason.
 
-    ``damaged`` is what to do with bytes that are no UTF-8: "strict" refuses the file, "replace" goes on.
+    ``damaged`` handles invalid UTF-8: "strict" raises an error, "replace" substitutes the bytes.
     """
     if source.exists() and not source.is_file():
-        raise TorchcapsError(f"{source} is not a file, so it cannot be read")  # reading a pipe would wait for ever
+        raise TorchcapsError(f"{source} is not a file, so it cannot be read")  # reading a pipe would block forever
     try:
         with source.open("rb") as stream:
             content = stream.read(most + 1)
@@ -165,7 +167,7 @@ def read_text(source: Path, *, most: int = MOST_TEXT, damaged: str = "strict") -
 
 
 def finite_number(text: str) -> float:
-    """Parse a float; ValueError for infinity and NaN, which no file of this project holds."""
+    """Parse a float; infinity and NaN raise ValueError."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"the number '{text[:50]}' is not finite")
@@ -173,17 +175,76 @@ def finite_number(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """Parse a decimal integer of at most 64 bits; a larger one would fail wherever it becomes a float or an index."""
+    """Parse a decimal integer of at most 64 bits; a larger one could not become a float or an index."""
     if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 63:
         raise ValueError(f"the number '{text[:50]}' does not fit into 64 bits")
     return int(text)
 
 
 def read_json(source: Path) -> Any:
-    """Read a JSON file, or say what is wrong with it."""
+    """Read a JSON file, or raise an error with the reason."""
     try:
         return json.loads(
             read_text(source), parse_int=whole_number, parse_float=finite_number, parse_constant=finite_number
         )
     except (ValueError, RecursionError) as error:  # ValueError: no JSON, or a number out of range
         raise TorchcapsError(f"{source} is not a readable JSON file: {error}") from error
+
+
+MOST_BYTES = 1 << 20
+DEEPEST = 50
+
+
+class PlainLoader(yaml.SafeLoader):
+    """A YAML loader for plain mappings, lists, strings and numbers: no tags, aliases or dates."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError(f"the alias '*{event.anchor}' is not allowed")
+        if getattr(event, "tag", None) is not None:
+            raise yaml.YAMLError(f"the tag '{event.tag}' is not allowed")
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.YAMLError(f"it is more than {DEEPEST} levels deep")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_whole(self, node: Any) -> int:
+        text = node.value.replace("_", "")
+        digits = text.lstrip("+-")
+        if ":" in text or (digits.startswith("0") and digits[1:].isdigit()):
+            raise yaml.YAMLError(f"'{text[:50]}' is a number in base 60 or 8: write it in base 10, or put it in quotes")
+        if digits[:2] in ("0x", "0b"):
+            text = str(int(text, 0)) if len(text) <= 67 else text
+        return whole_number(text)
+
+    def construct_finite(self, node: Any) -> float:
+        if ":" in node.value:
+            raise yaml.YAMLError(f"'{node.value[:50]}' is a number in base 60: write it in base 10")
+        return finite_number(node.value.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
+
+    def refuse_date(self, node: Any) -> None:
+        raise yaml.YAMLError(f"'{node.value[:50]}' is a date, which no setting is: put it in quotes")
+
+
+PlainLoader.add_constructor("tag:yaml.org,2002:int", PlainLoader.construct_whole)
+PlainLoader.add_constructor("tag:yaml.org,2002:float", PlainLoader.construct_finite)
+PlainLoader.add_constructor("tag:yaml.org,2002:timestamp", PlainLoader.refuse_date)
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Parse YAML text; errors name ``source``."""
+    try:
+        return yaml.load(text, PlainLoader)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number out of range
+        reason = " ".join(str(error).split())[:300]
+        raise TorchcapsError(f"{source} is not readable YAML: {reason}") from error
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a YAML file of plain values."""
+    return parse_yaml(read_text(path, most=MOST_BYTES), str(path))

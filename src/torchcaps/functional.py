@@ -1,19 +1,35 @@
-"""Capsule arithmetic: tensors in, tensors out.
+"""Stateless capsule operations: squash, softmax over parents, weighted votes, agreement.
 
-Letters in shapes: B batch, P parent positions, I children that a position sees, J parent types, D pose size.
+Shapes: B batch, P parent positions, I child slots of a position, J parent types, D pose size.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import torch
 from torch import Tensor
 
-TINY = 1e-30  # below any length that matters, above float32's smallest normal number
-HALF_PRECISION = (torch.float16, torch.bfloat16)  # computed in float32 here: TINY is zero in float16
+__all__ = [
+    "VoteFactors",
+    "agreement",
+    "common_agreement",
+    "commonly_weighted_votes",
+    "digamma",
+    "exponential_squash",
+    "log_odds",
+    "safe_norm",
+    "softmax_over_parents",
+    "squash",
+    "weighted_votes",
+]
+
+TINY = 1e-30  # negligible as a length, but a normal float32 number
+HALF_PRECISION = (torch.float16, torch.bfloat16)  # converted to float32, because TINY is zero in float16
 
 
 def safe_norm(vectors: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
-    """Euclidean length, with a finite gradient at zero and no overflow for any finite vector.
+    """Euclidean norm with a finite gradient at zero, which does not overflow for finite vectors.
 
     >>> safe_norm(torch.tensor([[3.0, 4.0], [3e30, 4e30]]))
     tensor([5.0000e+00, 5.0000e+30])
@@ -31,19 +47,19 @@ def squash(vectors: Tensor, dim: int = -1) -> Tensor:
 
     .. math:: v = \frac{|s|^2}{1 + |s|^2} \frac{s}{|s|}
 
-    Written as s / (|s| + 1/|s|), which neither overflows for long vectors nor divides by zero for short ones.
+    Computed as s / (|s| + 1/|s|), which neither overflows for long vectors nor divides by zero for short ones.
 
     >>> squash(torch.tensor([3.0, 4.0])).norm()  # 25 / 26
     tensor(0.9615)
     """
     if vectors.dtype in HALF_PRECISION:
         return squash(vectors.float(), dim).to(vectors.dtype)
-    norm = safe_norm(vectors, dim, keepdim=True).clamp_min(1e-15)  # so that 1/|s| and its gradient are finite
+    norm = safe_norm(vectors, dim, keepdim=True).clamp_min(1e-15)  # keeps 1/|s| and its gradient finite
     return vectors / (norm + 1.0 / norm)
 
 
 def exponential_squash(vectors: Tensor, dim: int = -1) -> Tensor:
-    r"""Shrink vectors to a length below one, rising faster for short ones than squash (chen2019, section 3.2).
+    r"""Shrink vectors to a length below one; short vectors shrink less than with squash (chen2019, section 3.2).
 
     .. math:: v' = \left(1 - e^{-|v|}\right) \frac{v}{|v|}
 
@@ -52,28 +68,28 @@ def exponential_squash(vectors: Tensor, dim: int = -1) -> Tensor:
     """
     if vectors.dtype in HALF_PRECISION:
         return exponential_squash(vectors.float(), dim).to(vectors.dtype)
-    norm = safe_norm(vectors, dim, keepdim=True).clamp_min(1e-12)  # where the factor is 1 already
+    norm = safe_norm(vectors, dim, keepdim=True).clamp_min(1e-12)  # the factor is 1 for shorter vectors
     return vectors * (-torch.expm1(-norm) / norm)
 
 
 def softmax_over_parents(logits: Tensor, child_index: Tensor | None = None) -> Tensor:
-    """Share each child out among ALL its parents: every type at every position that sees the child.
+    """Softmax over ALL parents of each child: every type at every position that sees the child.
 
-    This is the competition of dynamic and EM routing. In a convolutional layer one child is seen from several
-    positions, fewer at the border; its shares sum to one over all of them together.
+    Dynamic and EM routing use it. In a convolutional layer several positions see a child, fewer at the border; the
+    couplings of a child sum to one over all of them together.
 
     Args:
         logits: (B, P, I, J).
-        child_index: (P, I), which child stands in slot i of position p, children numbered from 0 without gaps.
-            None: every slot is a child of its own, as in a fully connected layer.
+        child_index: (P, I), the child in slot i of position p, numbered from 0 without gaps. None if every slot is a
+            separate child, as in a fully connected layer.
     """
     if child_index is None:
-        # Types last is the public order; types first is the one that vectorises.
+        # Transposed, because the softmax vectorizes better with the children last.
         return logits.transpose(2, 3).softmax(2).transpose(2, 3)
     batch, positions, slots, types = logits.shape
     owner = child_index.reshape(1, -1).expand(batch, -1)  # (B, P*I)
     flat = logits.reshape(batch, positions * slots, types)
-    count = positions * slots  # at most; the exact number would have to be read out of a tensor
+    count = positions * slots  # an upper bound: the exact number would have to be read from a tensor
     start = flat.new_full((batch, count), -torch.inf)
     peak = start.scatter_reduce(1, owner, flat.detach().amax(2), "amax")  # (B, children)
     weights = (flat - peak.gather(1, owner).unsqueeze(2)).exp()
@@ -82,15 +98,15 @@ def softmax_over_parents(logits: Tensor, child_index: Tensor | None = None) -> T
 
 
 def weighted_votes(couplings: Tensor, votes: Tensor) -> Tensor:
-    """Sum of the votes for each parent, weighted: (B, P, I, J) and (B, P, I, J, D) give (B, P, J, D)."""
+    """Sum votes weighted by couplings: (B, P, I, J) and (B, P, I, J, D) to (B, P, J, D)."""
     return torch.einsum("bpij,bpijd->bpjd", couplings, votes)
 
 
 def commonly_weighted_votes(couplings: Tensor, votes: Tensor) -> Tensor:
-    """:func:`weighted_votes` for couplings that are the same for every image: (P, I, J) and (B, P, I, J, D).
+    """:func:`weighted_votes` for couplings shared by all images: (P, I, J) and (B, P, I, J, D) to (B, P, J, D).
 
-    In a fully connected layer this is one matrix product over the votes as they lie in memory, child by child. It also
-    computes every parent's sum with every other parent's couplings, and still takes less time than copying the votes.
+    In a fully connected layer this is one matrix product over the votes in their memory layout, child by child. It also
+    weights every parent's votes by the other parents' couplings, which is still faster than copying the votes.
     """
     batch, positions, children, parents, size = votes.shape
     if positions > 1:
@@ -101,28 +117,75 @@ def commonly_weighted_votes(couplings: Tensor, votes: Tensor) -> Tensor:
 
 
 def agreement(votes: Tensor, poses: Tensor) -> Tensor:
-    """Scalar product of each vote with its parent: (B, P, I, J, D) and (B, P, J, D) give (B, P, I, J)."""
+    """Scalar product of each vote with its parent's pose: (B, P, I, J, D) and (B, P, J, D) to (B, P, I, J)."""
     return torch.einsum("bpijd,bpjd->bpij", votes, poses)
 
 
 def common_agreement(votes: Tensor, poses: Tensor) -> Tensor:
-    """:func:`agreement` summed over the images: (B, P, I, J, D) and (B, P, J, D) give (P, I, J).
+    """:func:`agreement` summed over the batch: (B, P, I, J, D) and (B, P, J, D) to (P, I, J).
 
-    In a fully connected layer one matrix product, as in :func:`commonly_weighted_votes`.
+    In a fully connected layer this is one matrix product, as in :func:`commonly_weighted_votes`.
     """
     positions, children, parents = votes.shape[1:4]
     if positions > 1:
         return torch.einsum("bpijd,bpjd->pij", votes, poses)
     by_child = votes.squeeze(1).transpose(0, 1).reshape(children, -1)  # (I, B*J*D)
-    own = torch.diag_embed(poses.squeeze(1).transpose(1, 2)).transpose(
-        1, 2
-    )  # (B, J, D, J): zero beside the parent's own
+    # (B, J, D, J), zero except for the parent's own pose.
+    own = torch.diag_embed(poses.squeeze(1).transpose(1, 2)).transpose(1, 2)
     return (by_child @ own.reshape(-1, parents)).unsqueeze(0)
 
 
+def digamma(values: Tensor) -> Tensor:
+    """Digamma function of values of at least 1, as a series that torch.export and ONNX support.
+
+    >>> digamma(torch.tensor([1.0, 2.0]))  # the first is minus Euler's constant
+    tensor([-0.5772,  0.4228])
+    """
+    shifted, sums = values, torch.zeros_like(values)
+    for _ in range(7):
+        sums = sums + 1 / shifted
+        shifted = shifted + 1
+    square = 1 / shifted.square()
+    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240 - square / 132))))
+    return shifted.log() - 0.5 / shifted - series - sums
+
+
 def log_odds(probability: Tensor) -> Tensor:
-    """Logit of a probability, finite also where rounding has made it 0 or 1."""
+    """Logit of a probability, clamped so that it is finite at 0 and 1."""
     if probability.dtype in HALF_PRECISION:
         return log_odds(probability.float()).to(probability.dtype)
     margin = torch.finfo(probability.dtype).eps
     return probability.clamp(margin, 1 - margin).logit()
+
+
+@dataclass(frozen=True)
+class VoteFactors:
+    """Factors of the votes, V = M W + offset, for routings that do not store the votes.
+
+    Shapes: ``poses`` (B, C, p, q) and ``activation`` (B, C), or None, of all children; ``weight`` (N, q, q', J);
+    ``child_index`` (P, I), the child in each slot; ``weight_index`` (I,), the weight of each slot; ``offset`` (I, p*q')
+    or, for no offset, (0, p*q').
+    """
+
+    poses: Tensor
+    activation: Tensor | None
+    weight: Tensor
+    child_index: Tensor
+    weight_index: Tensor
+    offset: Tensor
+
+    def to_float(self) -> VoteFactors:
+        """Convert half precision to float32, in which routings compute."""
+
+        def convert(values: Tensor) -> Tensor:
+            return values.float() if values.dtype in HALF_PRECISION else values
+
+        active = None if self.activation is None else convert(self.activation)
+        poses, weight, offset = map(convert, (self.poses, self.weight, self.offset))
+        return replace(self, poses=poses, activation=active, weight=weight, offset=offset)
+
+    def votes(self) -> Tensor:
+        """Compute the votes (B, P, I, J, p*q')."""
+        seen = self.poses[:, self.child_index]  # (B, P, I, p, q)
+        votes = torch.einsum("bpirq,iqsj->bpijrs", seen, self.weight[self.weight_index]).flatten(4)
+        return votes + self.offset.unsqueeze(1) if len(self.offset) else votes

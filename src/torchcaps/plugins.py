@@ -1,27 +1,54 @@
-"""Routings, models and losses of your own, from a Python file that you name."""
+"""Plugins: Python files outside the package that register routings, models, losses, datasets or attacks."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 from torchcaps.errors import TorchcapsError
 
-PREFIX = "torchcaps_plugin_"  # of the modules' names
+PREFIX = "torchcaps_plugin_"  # of module names
 
 
 def loaded_plugins() -> list[Path]:
-    """The files that were loaded, for another process that must know the same names."""
+    """Return the files of all loaded plugins, so that worker processes can load them too."""
     return [Path(str(module.__file__)) for name, module in sys.modules.items() if name.startswith(PREFIX)]
 
 
-def load_plugin(path: str | Path) -> None:
-    """Run a Python file, which registers what it brings.
+def describe_plugins() -> list[dict[str, str]]:
+    """Return path and SHA-256 of all loaded plugins, for the record of a run."""
+    return [
+        {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path in loaded_plugins()
+        if path.is_file()
+    ]
 
-    The file runs with all rights of the user who names it, like any program. torchcaps never loads one by itself: not
-    from a run's folder, not from a dataset, not from the place where a command is started. A file that was loaded
-    already is not run again.
+
+def missing_plugins(recorded: Any) -> list[str]:
+    """Return a sentence for each recorded plugin that is not loaded or has changed; nothing is loaded here."""
+    now = {Path(each["path"]).name: each["sha256"] for each in describe_plugins()}
+    said = []
+    for each in recorded if isinstance(recorded, list) else ():
+        if not isinstance(each, dict) or not isinstance(each.get("path"), str):
+            continue
+        name = Path(each["path"]).name
+        if name not in now:
+            said.append(
+                f"it was trained with the plugin {each['path']}, which is not loaded: pass --plugin {each['path']}"
+            )
+        elif now[name] != each.get("sha256"):
+            said.append(f"the plugin {name} has changed since the run was trained")
+    return said
+
+
+def load_plugin(path: str | Path) -> None:
+    """Execute a Python file that registers its own components; a file that is already loaded is not executed again.
+
+    The file runs with all permissions of the user, like any program. torchcaps never loads a plugin on its own, neither
+    from a run directory, a dataset nor the working directory.
     """
     file = Path(path).resolve()
     if file.suffix != ".py" or not file.is_file():
@@ -35,10 +62,10 @@ def load_plugin(path: str | Path) -> None:
     assert spec is not None  # a .py file always has one
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[name] = module  # before it runs, so that its classes can be pickled and found
+    sys.modules[name] = module  # before execution, as in a normal import
     try:
         spec.loader.exec_module(module)
-    except BaseException as error:  # also Ctrl-C: half a plugin is none
+    except BaseException as error:  # including KeyboardInterrupt
         del sys.modules[name]
         if isinstance(error, TorchcapsError) or not isinstance(error, Exception):
             raise

@@ -1,7 +1,4 @@
-"""Named records: what there is to choose from.
-
-Listings, help texts, tables in the documentation and parametrised tests are all made from these records.
-"""
+"""Registries of named records, from which listings, help texts, tables in the docs and parametrized tests are made."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from torchcaps.errors import TorchcapsError, unknown_name
 
 
 class Named(Protocol):
-    """Anything with a name; records are frozen dataclasses."""
+    """A record with a name; records are frozen dataclasses."""
 
     @property
     def name(self) -> str: ...
@@ -29,13 +26,13 @@ class Registry(Generic[R]):
         self._records: dict[str, R] = {}
 
     def add(self, record: R) -> None:
-        """Add a record; a name can be taken once only."""
+        """Add a record; raise an error if the name is taken."""
         if record.name in self._records:
-            raise TorchcapsError(f"{self.kind} '{record.name}' is registered already: choose another name")
+            raise TorchcapsError(f"{self.kind} '{record.name}' is already registered: choose another name")
         self._records[record.name] = record
 
     def get(self, name: str) -> R:
-        """The record of that name, or an error that names the nearest one."""
+        """Return the record with a name; raise an error that suggests the closest name if there is none."""
         if name not in self._records:
             raise unknown_name(self.kind, name, self._records)
         return self._records[name]

@@ -1,4 +1,4 @@
-"""Votes, couplings and dead capsules against loops."""
+"""Couplings, votes and capsule activity, compared with loop references."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from torch import Tensor
 from tests.reference import analysis as reference
 from torchcaps.analysis import (
     coupling_entropy,
-    follow_couplings,
     inspect_layers,
-    measure_liveliness,
+    measure_activity,
+    propagate_couplings,
     vote_histograms,
     vote_maps,
 )
-from torchcaps.analysis.couplings import gets_of_present
-from torchcaps.analysis.dead import Liveliness
-from torchcaps.analysis.fields import extents, primary_centres
-from torchcaps.analysis.inspection import presence
-from torchcaps.analysis.votes import vote_distances
+from torchcaps.analysis.couplings import CapsuleActivity, class_share, vote_distances
+from torchcaps.analysis.inspection import grid_extents, presence, primary_centers
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model, create_model
 
@@ -49,7 +46,7 @@ def test_vote_distances_against_loops(damping: float) -> None:
         assert layer.votes is not None
         assert layer.children.activation is not None
         position = layer.votes.shape[1] // 2
-        active = layer.children.activation[1].flatten()[layer.seen[position].flatten()]
+        active = layer.children.activation[1].flatten()[layer.child_index[position].flatten()]
         expected = reference.em_distances(
             layer.votes[1, position].tolist(),
             active.tolist(),
@@ -89,11 +86,11 @@ def test_vote_distances_need_em() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_couplings_are_followed_as_loops_would(kind: str) -> None:
+def test_propagated_couplings_against_loops(kind: str) -> None:
     model = small(KINDS[kind][0], **KINDS[kind][1])
     _, layers = inspect_layers(model, torch.rand(2, 1, 28, 28))
     classes, iteration = torch.tensor([3, 1]), 1
-    found = follow_couplings(layers, classes, iteration)
+    found = propagate_couplings(layers, classes, iteration)
     maps = vote_maps(layers, classes, iteration)
     for image in range(2):
         reached = [[1.0 if number == int(classes[image]) else 0.0 for number in range(4)]]
@@ -101,26 +98,26 @@ def test_couplings_are_followed_as_loops_would(kind: str) -> None:
             layer = layers[number]
             couplings = layer.couplings[min(iteration, len(layer.couplings) - 1)][image].tolist()
             _, height, width, types, _ = layer.children.pose.shape
-            flat = reference.spread_couplings(couplings, reached, layer.seen.tolist(), height * width * types)
+            flat = reference.spread_couplings(couplings, reached, layer.child_index.tolist(), height * width * types)
             torch.testing.assert_close(found[number][image].flatten(), torch.tensor(flat), rtol=1e-4, atol=1e-6)
             weighted = torch.tensor(flat).view(height * width, types) * presence(layer.children)[image].flatten(0, 1)
             torch.testing.assert_close(maps[number][image].flatten(), weighted.sum(1), rtol=1e-4, atol=1e-5)
             reached = [flat[place * types : (place + 1) * types] for place in range(height * width)]
 
 
-def test_shares_of_all_classes_make_a_whole() -> None:
-    """A child that shares itself out ends up in the classes entirely, through however many layers."""
+def test_shares_of_all_classes_sum_to_one() -> None:
+    """If couplings are normalized over parents, the shares of all classes sum to one, through any number of layers."""
     for kind in ("dynamic", "em", "uniform"):
         model = small(KINDS[kind][0], **KINDS[kind][1])
         _, layers = inspect_layers(model, torch.rand(1, 1, 28, 28))
-        total = sum(follow_couplings(layers, torch.tensor([label]), 2)[0] for label in range(4))
+        total = sum(propagate_couplings(layers, torch.tensor([label]), 2)[0] for label in range(4))
         present, kept = (
             presence(layers[0].children),
-            sum(gets_of_present(layers, torch.tensor([n]), 2) for n in range(4)),
+            sum(class_share(layers, torch.tensor([n]), 2) for n in range(4)),
         )
         torch.testing.assert_close(kept, (total * present).sum().view(1) / present.sum(), rtol=1e-3, atol=1e-4)
         seen = torch.zeros(total.numel())
-        seen[layers[0].seen.flatten().unique()] = 1.0  # a window without padding leaves some at the border out
+        seen[layers[0].child_index.flatten().unique()] = 1.0  # a window without padding leaves some at the border out
         if len(layers) == 1 or (seen == 1).all():
             torch.testing.assert_close(total.flatten(), seen, rtol=1e-3, atol=1e-3)
         else:
@@ -141,48 +138,48 @@ def test_entropy_against_loops(kind: str) -> None:
             wanted = (
                 reference.entropy_over_children(values)
                 if attention
-                else reference.entropy_over_parents(values, layer.seen.squeeze(2).tolist())
+                else reference.entropy_over_parents(values, layer.child_index.squeeze(2).tolist())
             )
             assert (entropy.nats, entropy.relative) == pytest.approx(wanted, rel=1e-3)
         if kind in ("dynamic", "em", "uniform"):
             assert entropies[0].relative == pytest.approx(1.0, abs=1e-4), "shares are equal at first"
 
 
-def test_dead_capsules_against_loops() -> None:
+def test_activity_against_loops() -> None:
     model, images = small("matrix-capsnet", **MATRIX), torch.rand(12, 1, 28, 28)
     told: list[int] = []
-    found = measure_liveliness(model, images, advance=told.append)
+    found = measure_activity(model, images, advance=told.append)
     assert told == [10, 2]
     _, layers = inspect_layers(model, images)
     assert [each.name for each in found] == ["primary", *(layer.name for layer in layers)]
     for each, capsules in zip(found, [layers[0].children, *(layer.parents for layer in layers)], strict=True):
         presences = presence(capsules).flatten(1, 2).tolist()
         greatest, first, silent, never = reference.liveliness(presences)
-        torch.testing.assert_close(each.greatest, torch.tensor(greatest), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(each.first, torch.tensor(first), rtol=0, atol=2e-3)
-        assert (each.silent, each.never_first) == (silent, never)
-    dead = Liveliness("layer", torch.tensor([0.5, 0.004, 0.3]), torch.tensor([0.9, 0.1, 0.0]))
-    assert (dead.silent, dead.never_first) == ([1], [2])
+        torch.testing.assert_close(each.max_presence, torch.tensor(greatest), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(each.win_share, torch.tensor(first), rtol=0, atol=2e-3)
+        assert (each.inactive, each.never_highest) == (silent, never)
+    dead = CapsuleActivity("layer", torch.tensor([0.5, 0.004, 0.3]), torch.tensor([0.9, 0.1, 0.0]))
+    assert (dead.inactive, dead.never_highest) == ([1], [2])
 
 
 @pytest.mark.parametrize("name", ["capsnet", "matrix-capsnet", "g-capsnet-conv"])
-def test_places_lie_where_their_receptive_fields_do(name: str) -> None:
+def test_receptive_field_centers(name: str) -> None:
     model = small(name).double()
     images = torch.rand(1, 1, 28, 28, dtype=torch.float64, requires_grad=True)
     pose: Tensor = model.primary(model.features(images)).pose  # without preprocessing, which looks at every pixel
-    rows, columns = primary_centres(model, tuple(pose.shape[1:3]))
+    rows, columns = primary_centers(model, tuple(pose.shape[1:3]))
     for row, column in ((0, 0), (1, 3), (pose.shape[1] - 1, pose.shape[2] - 1)):
         (slope,) = torch.autograd.grad(pose[0, row, column].sum(), images, retain_graph=True)
         touched = torch.nonzero(slope[0, 0]).double() + 0.5
-        centre = (touched.amin(0) + touched.amax(0)) / 2
-        assert (float(rows[row]), float(columns[column])) == pytest.approx(tuple(centre.tolist()), abs=1e-6)
+        center = (touched.amin(0) + touched.amax(0)) / 2
+        assert (float(rows[row]), float(columns[column])) == pytest.approx(tuple(center.tolist()), abs=1e-6)
 
 
-def test_frames_of_all_layers() -> None:
+def test_grid_extents_of_all_layers() -> None:
     model = small("matrix-capsnet", **MATRIX)
     _, layers = inspect_layers(model, torch.rand(1, 1, 28, 28))
     # 12x12 places with step 2 from pixel 2.5 on; windows of 3 with stride 2; then of 3 with stride 1.
-    assert extents(model, layers) == [
+    assert grid_extents(model, layers) == [
         pytest.approx((1.5, 25.5, 25.5, 1.5)),
         pytest.approx((2.5, 22.5, 22.5, 2.5)),
         pytest.approx((6.5, 18.5, 18.5, 6.5)),

@@ -25,7 +25,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_every_layer_is_seen_as_it_was(name: str) -> None:
+def test_inspection_records_every_layer(name: str) -> None:
     channels, size, _ = models.get(name).image
     model = create_model(name, image_size=size, channels=channels, size="laptop", **SMALL[name])
     model.train()
@@ -43,7 +43,7 @@ def test_every_layer_is_seen_as_it_was(name: str) -> None:
         assert len(state.couplings) == getattr(module.routing, "iterations", 1)
         assert state.votes is not None
         assert state.votes.shape == (*expected, shape.size)
-        assert state.seen.shape[:2] == expected[1:3]
+        assert state.child_index.shape[:2] == expected[1:3]
         again = module(state.children)
         torch.testing.assert_close(state.parents.pose, again.pose, rtol=1e-4, atol=1e-5)
     assert torch.equal(layers[-1].parents.pose.flatten(1, 3), output.pose)
@@ -51,7 +51,7 @@ def test_every_layer_is_seen_as_it_was(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["matrix-capsnet", "ar-capsnet", "g-capsnet-multi", "capsnet"])
 def test_slots_are_the_children_that_their_votes_depend_on(name: str) -> None:
-    """A vote of slot i at position p changes with the poses of the children behind it, and with no other."""
+    """A vote of slot i at position p depends on the poses of its own children only."""
     channels, size, _ = models.get(name).image
     model = create_model(name, image_size=size, channels=channels, size="laptop", **SMALL[name]).eval()
     layer = next(module for module in model.modules() if isinstance(module, CapsuleLayer))
@@ -68,7 +68,7 @@ def test_slots_are_the_children_that_their_votes_depend_on(name: str) -> None:
     ):
         (slope,) = torch.autograd.grad(votes[0, position, slot].sum(), pose, retain_graph=True)
         touched = torch.nonzero(slope[0].abs().sum(3).flatten() > 0).flatten().tolist()
-        behind = [child for child in state.seen[position, slot].tolist() if child >= 0]
+        behind = [child for child in state.child_index[position, slot].tolist() if child >= 0]
         assert touched == sorted(behind)
 
 
@@ -78,8 +78,8 @@ def test_a_model_without_capsule_layers_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["capsnet", "matrix-capsnet"])
-def test_threads_do_not_see_each_other(name: str) -> None:
-    """Two inspections and a prediction of one model, all of them in the middle of their forward pass at once."""
+def test_threads_are_independent(name: str) -> None:
+    """Two inspections and a prediction of one model run their forward passes concurrently."""
     model = create_model(name, size="laptop", **SMALL[name]).train()
     batches = [torch.rand(count, 1, 28, 28) for count in (1, 2, 3)]
     expected = [inspect_layers(model, images, votes=True) for images in batches[:2]]

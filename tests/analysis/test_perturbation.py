@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from torchcaps.analysis import draw_with_decoder_of, perturb_dimensions
-from torchcaps.analysis.perturbation import RANGES, change_of_drawing, fitting_ranges
+from torchcaps.analysis import perturb_dimensions, reconstruct_with
+from torchcaps.analysis.perturbation import RANGES, ranges_for, reconstruction_change
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import create_model
 
 
-def test_each_dimension_is_moved_alone() -> None:
+def test_each_dimension_is_perturbed_separately() -> None:
     model = create_model("capsnet", size="laptop", class_size=4).eval()
     image = torch.rand(1, 28, 28)
     drawn = perturb_dimensions(model, image, reach=0.2, steps=5)
@@ -24,7 +24,7 @@ def test_each_dimension_is_moved_alone() -> None:
             pose[0, winner, dimension] += move
             expected = model.reconstruct(output._replace(pose=pose), torch.tensor([winner]))[0]
             torch.testing.assert_close(drawn[dimension, step], expected, rtol=1e-4, atol=1e-6)
-    change = change_of_drawing(drawn)
+    change = reconstruction_change(drawn)
     for dimension in range(4):
         ends = zip(drawn[dimension, 0].flatten().tolist(), drawn[dimension, -1].flatten().tolist(), strict=True)
         assert float(change[dimension]) == pytest.approx(sum(abs(a - b) for a, b in ends) / 784, rel=1e-4)
@@ -40,7 +40,7 @@ def test_each_dimension_is_moved_alone() -> None:
     ],
 )
 def test_the_range_of_each_paper(paper: str, reach: float, step: float) -> None:
-    found, steps = RANGES[paper].arguments(9)
+    found, steps = RANGES[paper].for_size(9)
     assert found == pytest.approx(reach)
     assert 2 * found / (steps - 1) == pytest.approx(step)
     model = create_model("capsnet", size="laptop", class_size=9, hidden=(16, 16)).eval()
@@ -49,24 +49,24 @@ def test_the_range_of_each_paper(paper: str, reach: float, step: float) -> None:
     torch.testing.assert_close(perturb_dimensions(model, image, paper=paper), expected)
 
 
-def test_capsules_and_plain_units_have_ranges_of_their_own() -> None:
+def test_capsules_and_plain_units_have_different_ranges() -> None:
     small = {"size": "laptop", "filters": 8}
-    assert "gu2021-units" in fitting_ranges(create_model("convnet-cr", **small))
-    assert "gu2021-units" not in fitting_ranges(create_model("convnet-cr-sf", **small)), "squashed units are bounded"
-    assert "sabour2017" in fitting_ranges(create_model("capsnet", **small))
+    assert "gu2021-units" in ranges_for(create_model("convnet-cr", **small))
+    assert "gu2021-units" not in ranges_for(create_model("convnet-cr-sf", **small)), "squashed units are bounded"
+    assert "sabour2017" in ranges_for(create_model("capsnet", **small))
 
 
 def test_a_model_that_cannot_be_perturbed_is_refused() -> None:
     image = torch.rand(1, 28, 28)
-    with pytest.raises(TorchcapsError, match="has no capsules"):
+    with pytest.raises(TorchcapsError, match="has no class capsules"):
         perturb_dimensions(create_model("convnet-avg", size="laptop"), image)
     with pytest.raises(TorchcapsError, match="has no decoder"):
         perturb_dimensions(create_model("capsnet", size="laptop", decoder="none"), image)
-    with pytest.raises(TorchcapsError, match="range of perturbation 'sabour' is unknown: did you mean 'sabour2017'"):
+    with pytest.raises(TorchcapsError, match="perturbation range 'sabour' is unknown: did you mean 'sabour2017'"):
         perturb_dimensions(create_model("capsnet", size="laptop"), image, paper="sabour")
 
 
-def test_the_decoder_of_one_draws_the_capsules_of_another() -> None:
+def test_reconstruction_with_the_decoder_of_another_model() -> None:
     small = {"size": "laptop", "filters": 8, "types": 2, "hidden": (16, 16)}
     drawing, other = create_model("capsnet", **small).eval(), create_model("capsnet-l2", **small, decoder="none").eval()
     images, labels = torch.rand(3, 1, 28, 28), torch.tensor([2, 0, 7])
@@ -78,18 +78,18 @@ def test_the_decoder_of_one_draws_the_capsules_of_another() -> None:
         for number, label in enumerate(chosen.tolist()):
             masked[number, label] = output.pose[number, label]
         expected = drawing.decoder.layers(masked.flatten(1)).view(3, 1, 28, 28)
-        torch.testing.assert_close(draw_with_decoder_of(drawing, other, images, given), expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(reconstruct_with(drawing, other, images, given), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_decoders_that_do_not_fit_are_refused() -> None:
     small = {"size": "laptop", "filters": 8, "types": 2}
     images = torch.rand(2, 1, 28, 28)
     drawing = create_model("capsnet", **small, hidden=(16, 16))
-    with pytest.raises(TorchcapsError, match="no decoder to draw with"):
-        draw_with_decoder_of(create_model("matrix-capsnet", size="laptop"), drawing, images)
-    with pytest.raises(TorchcapsError, match="has no capsules that a decoder could draw"):
-        draw_with_decoder_of(drawing, create_model("convnet-avg", size="laptop"), images)
-    with pytest.raises(TorchcapsError, match="built for 10 capsules of 16 numbers, and CapsNet has 10 of 8"):
-        draw_with_decoder_of(drawing, create_model("capsnet", **small, class_size=8), images)
-    with pytest.raises(TorchcapsError, match="built for 10 capsules of 16 numbers, and CapsNet has 5 of 32"):
-        draw_with_decoder_of(drawing, create_model("capsnet", **small, class_size=32, classes=5), images)
+    with pytest.raises(TorchcapsError, match="has no decoder: choose"):
+        reconstruct_with(create_model("matrix-capsnet", size="laptop"), drawing, images)
+    with pytest.raises(TorchcapsError, match="has no class capsules to reconstruct"):
+        reconstruct_with(drawing, create_model("convnet-avg", size="laptop"), images)
+    with pytest.raises(TorchcapsError, match="expects 10 capsules of size 16, but CapsNet has 10 of size 8"):
+        reconstruct_with(drawing, create_model("capsnet", **small, class_size=8), images)
+    with pytest.raises(TorchcapsError, match="expects 10 capsules of size 16, but CapsNet has 5 of size 32"):
+        reconstruct_with(drawing, create_model("capsnet", **small, class_size=32, classes=5), images)

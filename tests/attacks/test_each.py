@@ -1,15 +1,16 @@
-"""What is particular to single attacks."""
+"""Tests of single attacks."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.attacks.small import SmallCapsules, SmallNet, answered, glyphs, trained
+from tests.helpers.small_models import SmallCapsules, SmallNet, answered, glyphs, trained
 from torchcaps.attacks import create_attack
 from torchcaps.attacks.norms import NORMS
 from torchcaps.attacks.square import Square, _squares
@@ -27,7 +28,7 @@ class NoWayBack(SmallNet):
 def test_a_model_without_gradient_can_be_attacked_by_scores_alone() -> None:
     model = NoWayBack()
     images, labels = answered(model, 8)
-    with pytest.raises(TorchcapsError, match=r"NoWayBack gives no gradient .* such as square"):
+    with pytest.raises(TorchcapsError, match=r"the model gives no gradient .* such as square"):
         create_attack("fgsm")(model, images, labels, epsilon=0.3)
     assert create_attack("square", queries=50)(model, images, labels, epsilon=0.3).success.sum() > 1
 
@@ -72,37 +73,80 @@ def test_transferred_images_are_made_without_a_look_at_the_model() -> None:
 
 def test_many_steps_transfer_and_strange_sources_are_refused() -> None:
     model, batch = trained(), glyphs("test", 10)
-    steps = create_attack("transfer", source=trained(1), made_by=create_attack("bim", norm="l2", steps=3))
+    steps = create_attack("transfer", source=trained(1), base_attack=create_attack("bim", norm="l2", steps=3))
     found = steps(model, batch.images, batch.labels, epsilon=2.0)
     assert NORMS["l2"].size(found.images - batch.images).max() <= 2.0001
     with pytest.raises(TorchcapsError, match="cannot be transferred to a model for"):
         create_attack("transfer", source=SmallNet())(model, batch.images, batch.labels, epsilon=0.1)
-    with pytest.raises(TorchcapsError, match="Universal cannot make images for a transfer"):
-        create_attack("transfer", source=model, made_by=create_attack("universal"))
+    with pytest.raises(TorchcapsError, match="Universal cannot be transferred"):
+        create_attack("transfer", source=model, base_attack=create_attack("universal"))
 
 
+UNIVERSAL = [
+    ("universal", {"loss": "logit-difference"}),
+    ("universal", {"loss": "cross-entropy"}),
+    ("universal-pgd", {"relative_step": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), UNIVERSAL)
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-def test_a_universal_perturbation_is_the_same_for_all_images(norm: str) -> None:
+def test_a_universal_perturbation_is_the_same_for_all_images(name: str, settings: dict[str, Any], norm: str) -> None:
     model = trained()
     batch = glyphs("test", 50)
-    attack = create_attack("universal", norm=norm, iterations=4, batch=8, measured=2)
+    attack = create_attack(name, norm=norm, iterations=4, batch_size=8, eval_every=2, **settings)
     epsilon = 1e-3  # too small for any answer to change, or for many pixels to reach their bounds
     found = attack(model, batch.images * 0.5 + 0.25, batch.labels, epsilon=epsilon)
     with torch.no_grad():
         right = model(batch.images * 0.5 + 0.25).scores.argmax(1) == batch.labels
     moved = (found.images - (batch.images * 0.5 + 0.25))[right]
     torch.testing.assert_close(moved, moved[:1].expand_as(moved), rtol=0, atol=1e-6)
-    assert moved.abs().max() > 0
     assert list(found.history) == [0, 2, 4]
+    assert NORMS[norm].size(moved[:1]).item() == pytest.approx(epsilon, rel=1e-3), "all of epsilon is used"
+    if (name, norm) == ("universal", "linf"):
+        torch.testing.assert_close(moved.abs(), torch.full_like(moved, epsilon), rtol=0, atol=1e-6)
 
 
-def test_the_universal_generator_learns() -> None:
-    model = trained()
+@pytest.mark.parametrize(("name", "settings"), UNIVERSAL)
+@pytest.mark.parametrize("capsules", [False, True])
+def test_universal_perturbations_learn(name: str, settings: dict[str, Any], capsules: bool) -> None:
+    model = trained(capsules=capsules)
     batch = glyphs("test", 100)
-    attack = create_attack("universal", iterations=60, batch=20, measured=20)
-    history = attack(model, batch.images, batch.labels, epsilon=0.4).history
-    assert history[0] > 0.8
-    assert history[60] < history[0] - 0.25
+    attack = create_attack(name, iterations=60, batch_size=20, eval_every=20, **settings)
+    found = attack(model, batch.images, batch.labels, epsilon=0.4)
+    assert found.history[0] > 0.8
+    assert found.history[60] < found.history[0] - 0.25
+    assert found.accuracy == pytest.approx(found.history[60])
+
+
+def test_universal_pgd_climbs_the_loss() -> None:
+    """A large perturbation breaks a network in whatever direction it goes; a small one only uphill."""
+    model, batch = trained(), glyphs("test", 100)
+    attack = create_attack("universal-pgd", iterations=20, batch_size=50)
+    found = attack(model, batch.images, batch.labels, epsilon=0.02, logits="logits")
+    with torch.no_grad():
+        clean, perturbed = (
+            torch.nn.functional.cross_entropy(model(images).logits, batch.labels).item()
+            for images in (batch.images, found.images)
+        )
+    assert perturbed > 1.1 * clean
+
+
+def test_universal_attacks_count_the_passes_of_clean_images_and_refuse_other_losses() -> None:
+    model, batch = trained(), glyphs("test", 20)
+    by_loss = {
+        loss: create_attack("universal", iterations=3, batch_size=4, loss=loss)(
+            model, batch.images, batch.labels, epsilon=0.1, budget=5
+        )
+        for loss in ("logit-difference", "cross-entropy")
+    }
+    assert {loss: found.queries for loss, found in by_loss.items()} == {"logit-difference": 16, "cross-entropy": 12}
+    with pytest.raises(TorchcapsError, match=r"loss of Universal 'logits' is unknown.*logit-difference"):
+        create_attack("universal", loss="logits")
+    with pytest.raises(TorchcapsError, match="UniversalPGD needs a relative_step above 0"):
+        create_attack("universal-pgd", relative_step=0)
+    with pytest.raises(TorchcapsError, match="UniversalPGD needs iterations and eval_every of at least 1"):
+        create_attack("universal-pgd", iterations=0)
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 30, 27)])
@@ -164,7 +208,7 @@ def test_square_leaves_pixels_at_the_bounds_of_epsilon_and_asks_no_more_than_it_
 
 def test_autoattack_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyautoattack", None)
-    with pytest.raises(TorchcapsError, match=r"pip install 'torchcaps\[attacks\]'"):
+    with pytest.raises(TorchcapsError, match=r"pip install -e '\.\[attacks\]'"):
         create_attack("autoattack")
 
 

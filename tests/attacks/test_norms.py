@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.reference import attacks as reference
-from torchcaps.attacks.norms import NORMS, choose_norm
+from torchcaps.attacks.norms import NORMS, get_norm
 from torchcaps.errors import TorchcapsError
 
 each_norm = pytest.mark.parametrize("norm", list(NORMS))
@@ -27,14 +27,14 @@ def test_the_steepest_step_has_size_one_and_gains_most(norm: str) -> None:
         gradients = scale * torch.randn(5, 1, 4, 4)
         step = NORMS[norm].steepest(gradients)
         torch.testing.assert_close(NORMS[norm].size(step), torch.ones(5))
-        others = NORMS[norm].draw(gradients.repeat(50, 1, 1, 1)).view(50, *gradients.shape)
+        others = NORMS[norm].sample(gradients.repeat(50, 1, 1, 1)).view(50, *gradients.shape)
         assert ((step * gradients).sum((1, 2, 3)) >= (others * gradients).sum((2, 3, 4))).all()
     assert not NORMS[norm].steepest(torch.zeros(2, 1, 4, 4)).any()
 
 
 @each_norm
 def test_draws_fill_the_unit_ball_evenly(norm: str) -> None:
-    sizes = NORMS[norm].size(NORMS[norm].draw(torch.zeros(4000, 1, 1, 3)))
+    sizes = NORMS[norm].size(NORMS[norm].sample(torch.zeros(4000, 1, 1, 3)))
     assert sizes.max() <= 1
     for radius in (0.5, 0.8):  # of three dimensions: the share within r is r cubed, in both norms
         assert (sizes < radius).double().mean().item() == pytest.approx(radius**3, abs=0.03)
@@ -52,4 +52,4 @@ def test_clipping_leaves_a_pixel_that_is_no_number_as_it_was(norm: str) -> None:
 
 def test_an_unknown_norm_is_refused() -> None:
     with pytest.raises(TorchcapsError, match="norm 'linff' is unknown: did you mean 'linf'"):
-        choose_norm("linff")
+        get_norm("linff")

@@ -4,16 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from torchcaps.bench import cases
-from torchcaps.bench.claims import Check, Settings
-from torchcaps.bench.growth import Axis, exponent, grow_memory, grow_time, routing_alone, training_step
-from torchcaps.bench.growth_plot import draw_growth
-from torchcaps.bench.nets import Net
-from torchcaps.bench.timing import Budget
+from torchcaps.bench import claims, growth
+from torchcaps.bench.claims import Check, ClaimSettings
+from torchcaps.bench.growth import (
+    Axis,
+    draw_growth,
+    exponent,
+    memory_along_axis,
+    routing_alone,
+    time_along_axis,
+    training_step,
+)
+from torchcaps.bench.memory import measure_in_process
+from torchcaps.bench.timing import TimingBudget
+from torchcaps.bench.workload import NetSpec
 
-ONCE = Budget(rounds=1)
-MATRIX = Net("matrix-capsnet", "laptop", 1, options={"filters": 4, "types": (2, 2, 2)})
-CAPSNET = Net("capsnet", "laptop", 2, options={"filters": 4, "types": 2, "hidden": (8, 8)})
+ONCE = TimingBudget(rounds=1)
+MATRIX = NetSpec("matrix-capsnet", "laptop", 1, options={"filters": 4, "types": (2, 2, 2)})
+CAPSNET = NetSpec("capsnet", "laptop", 2, options={"filters": 4, "types": 2, "hidden": (8, 8)})
 
 
 @pytest.mark.parametrize(
@@ -27,7 +35,7 @@ CAPSNET = Net("capsnet", "laptop", 2, options={"filters": 4, "types": 2, "hidden
         (Check("a", 3.0), "reported", None),
     ],
 )
-def test_a_check_says_whether_it_is_met(check: Check, target: str, met: bool | None) -> None:
+def test_whether_a_check_is_met(check: Check, target: str, met: bool | None) -> None:
     assert (check.target, check.met) == (target, met)
     assert check.as_row()["met"] is met
 
@@ -38,40 +46,58 @@ def small_options(name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", ["two-threads", "capsnet", "routings"])
 def test_a_case_gives_a_figure_for_every_check(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "LARGE", MATRIX)
-    monkeypatch.setattr(cases, "CAPSNET", CAPSNET)
-    monkeypatch.setattr(cases, "Net", lambda name, **more: Net(name, "laptop", options=small_options(name), **more))
-    checks = cases.CASES[name](Settings(ONCE, shrink=64))
+    monkeypatch.setattr(claims, "LARGE", MATRIX)
+    monkeypatch.setattr(claims, "CAPSNET", CAPSNET)
+    monkeypatch.setattr(
+        claims, "NetSpec", lambda name, **more: NetSpec(name, "laptop", options=small_options(name), **more)
+    )
+    checks = claims.CASES[name](ClaimSettings(ONCE, shrink=64))
     assert checks
     assert all(check.measured and check.measured > 0 and check.spread for check in checks)
 
 
+def test_the_case_of_the_gpu_measures_the_routing_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU, where it compares the CPU's kernels and leaves out the GPU's memory."""
+    monkeypatch.setattr(claims, "LARGE", MATRIX)
+    monkeypatch.setattr(claims, "CAPSNET", CAPSNET)
+    checks = claims.gpu_routing(ClaimSettings(ONCE, shrink=64))
+    names = [check.what.partition(", ")[2].partition(":")[0] or "scores" for check in checks]
+    assert names == ["scores", "training", "inference"] * 2
+    assert all(check.met for check in checks if "score" in check.what)
+    assert all(check.measured and check.spread for check in checks if "ours" in check.what)
+
+
+@pytest.mark.process
 def test_the_case_of_growth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "LARGE", MATRIX)
-    monkeypatch.setattr(cases, "CAPSNET", CAPSNET)
-    monkeypatch.setattr(cases, "ITERATIONS", replace(cases.ITERATIONS, values=(1, 2)))
-    checks = cases.linear(Settings(ONCE, shrink=64))
+    monkeypatch.setattr(growth, "step_memory", measure_in_process)
+    monkeypatch.setattr(claims, "LARGE", MATRIX)
+    monkeypatch.setattr(claims, "CAPSNET", CAPSNET)
+    monkeypatch.setattr(claims, "ITERATIONS", replace(claims.ITERATIONS, values=(1, 2)))
+    checks = claims.linear_scaling(ClaimSettings(ONCE, shrink=64))
     assert [check.target for check in checks] == ["0.9 to 1.1"] * 4 + ["-0.1 to 0.1", "reported", "reported"]
     assert all(check.measured is not None for check in checks)
 
 
-def test_what_is_not_compiled_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "LARGE", MATRIX)
-    monkeypatch.setattr(cases, "SMALL", MATRIX)
-    checks = {check.what: check for check in cases.matrix_capsules(Settings(ONCE))}
+@pytest.mark.slow
+def test_forms_that_are_not_compiled_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "LARGE", MATRIX)
+    monkeypatch.setattr(claims, "SMALL", MATRIX)
+    checks = {check.what: check for check in claims.matrix_capsules(ClaimSettings(ONCE))}
     left_out = checks["310K, step: torch.compile of plain / ours"]
     assert (left_out.measured, left_out.met) == (None, None)
     assert "--compile" in left_out.note
     assert checks["310K, activations: ours / plain"].measured is not None
 
 
-def test_growth_along_an_axis(tmp_path: pytest.TempPathFactory) -> None:
+@pytest.mark.process
+def test_growth_along_an_axis(tmp_path: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "step_memory", measure_in_process)  # tests/bench/test_memory.py starts processes
     axis = Axis((1, 2), lambda net, value: replace(net, batch=value))
-    times = grow_time(MATRIX, axis, training_step, ONCE)
+    times = time_along_axis(MATRIX, axis, training_step, ONCE)
     assert [len(each["points"]) for each in times.values()] == [2, 2]
-    alone = grow_time(MATRIX, axis, routing_alone, ONCE, ["torchcaps"])
+    alone = time_along_axis(MATRIX, axis, routing_alone, ONCE, ["torchcaps"])
     assert alone["torchcaps"]["points"][0]["median"] < times["torchcaps"]["points"][0]["median"] * 10
-    memory = grow_memory(CAPSNET, axis, ["plain"])
+    memory = memory_along_axis(CAPSNET, axis, ["plain"])
     assert len(memory["plain"]["peak"]) == 2
     assert set(memory["plain"]["exponents"]) == {"activations", "peak", "process"}
     measured = {"values": [1, 2], "seconds": times, "bytes": memory}

@@ -1,21 +1,20 @@
-"""The comparison with onnxruntime measures what it says, and says so where it cannot."""
+"""The benchmark against onnxruntime."""
 
 from __future__ import annotations
 
 import pytest
 
-from torchcaps.bench import onnx as bench
-from torchcaps.bench.cases import CASES
-from torchcaps.bench.claims import Settings
-from torchcaps.bench.nets import Net
-from torchcaps.bench.timing import Budget
+from torchcaps.bench import claims as bench
+from torchcaps.bench.claims import CASES, ClaimSettings
+from torchcaps.bench.timing import TimingBudget
+from torchcaps.bench.workload import NetSpec
 from torchcaps.models import models
 
-ONCE = Settings(Budget(rounds=2, seconds=0.0))
+ONCE = ClaimSettings(TimingBudget(rounds=2, seconds=0.0))
 
 
 def test_both_ratios_of_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "NETS", [(Net("lenet", "laptop"), (3,))])
+    monkeypatch.setattr(bench, "NETS", [(NetSpec("lenet", "laptop"), (3,))])
     ours, plain = CASES["onnx"](ONCE)
     assert ours.what == "lenet, laptop, 3 images: onnxruntime / ours"
     assert plain.what == "lenet, laptop, 3 images: onnxruntime / plain"
@@ -31,7 +30,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("torchcaps.errors.find_spec", lambda name: None)
     (check,) = CASES["onnx"](ONCE)
     assert check.measured is None
-    assert "pip install 'torchcaps[export]'" in check.note
+    assert "pip install -e '.[export]'" in check.note
 
 
 def test_the_networks_are_there() -> None:

@@ -1,4 +1,4 @@
-"""The straightforward forms are there to be slow, not to be wrong."""
+"""The straightforward implementations give the same results as the models."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from typing import Any
 import pytest
 import torch
 
-from torchcaps.bench.forms import Subject
-from torchcaps.bench.nets import Net
 from torchcaps.bench.straightforward import BroadcastTransform, WideDynamicRouting, WideEMRouting
+from torchcaps.bench.workload import NetSpec, Workload
 from torchcaps.layers import CapsuleLayer
 
 SMALL = {"filters": 8, "types": 2, "hidden": (16, 16)}
 MATRIX = {"filters": 4, "types": (2, 3, 2)}
 NETS = {
-    "capsnet": Net("capsnet", batch=3, options=SMALL),
-    "aff-capsnet-dr": Net("aff-capsnet-dr", batch=3, options=SMALL),
-    "capsnet-l2": Net("capsnet-l2", batch=3, options=SMALL),
-    "g-capsnet-conv": Net("g-capsnet-conv", batch=3, options=SMALL),
-    "g-capsnet-multi": Net("g-capsnet-multi", batch=2, options={"filters": 4, "types": (2, 2, 2)}),
-    "matrix-capsnet": Net("matrix-capsnet", batch=3, classes=5, options=MATRIX),
-    "vector poses": Net("matrix-capsnet", batch=3, options={**MATRIX, "pose": "vector"}),
-    "dynamic, windows": Net("matrix-capsnet", batch=3, options={**MATRIX, "routing": "dynamic"}),
-    "ar-capsnet": Net("ar-capsnet", batch=3, options={"filters": 4, "types": 2, "capsule_size": 6, "dropout": 0.0}),
+    "capsnet": NetSpec("capsnet", batch=3, options=SMALL),
+    "aff-capsnet-dr": NetSpec("aff-capsnet-dr", batch=3, options=SMALL),
+    "capsnet-l2": NetSpec("capsnet-l2", batch=3, options=SMALL),
+    "g-capsnet-conv": NetSpec("g-capsnet-conv", batch=3, options=SMALL),
+    "g-capsnet-multi": NetSpec("g-capsnet-multi", batch=2, options={"filters": 4, "types": (2, 2, 2)}),
+    "matrix-capsnet": NetSpec("matrix-capsnet", batch=3, classes=5, options=MATRIX),
+    "vector poses": NetSpec("matrix-capsnet", batch=3, options={**MATRIX, "pose": "vector"}),
+    "dynamic, windows": NetSpec("matrix-capsnet", batch=3, options={**MATRIX, "routing": "dynamic"}),
+    "ar-capsnet": NetSpec("ar-capsnet", batch=3, options={"filters": 4, "types": 2, "capsule_size": 6, "dropout": 0.0}),
 }
 
 
 @pytest.mark.parametrize("net", NETS.values(), ids=NETS)
-def test_same_answer_and_gradient_as_the_model(net: Net) -> None:
-    ours, theirs = Subject(net, "plain"), Subject(net, "straightforward")
+def test_same_answer_and_gradient_as_the_model(net: NetSpec) -> None:
+    ours, theirs = Workload(net, "plain"), Workload(net, "straightforward")
     (our_loss, our_answer), (their_loss, their_answer) = ours.forward(), theirs.forward()
     assert our_answer is not None
     assert their_answer is not None
@@ -43,7 +42,9 @@ def test_same_answer_and_gradient_as_the_model(net: Net) -> None:
 
 @pytest.mark.parametrize(("name", "routing"), [("capsnet", WideDynamicRouting), ("matrix-capsnet", WideEMRouting)])
 def test_every_layer_is_written_out(name: str, routing: Any) -> None:
-    layers = [part for part in Subject(NETS[name], "straightforward").model.modules() if isinstance(part, CapsuleLayer)]
+    layers = [
+        part for part in Workload(NETS[name], "straightforward").model.modules() if isinstance(part, CapsuleLayer)
+    ]
     assert layers
     assert all(isinstance(layer.transform, BroadcastTransform) for layer in layers)
     assert all(isinstance(layer.routing, routing) for layer in layers)

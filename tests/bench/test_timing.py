@@ -3,32 +3,32 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchcaps.bench.timing import FEWEST_ROUNDS, Budget, interleaved, ratio, summary, threads
+from torchcaps.bench.timing import FEWEST_ROUNDS, TimingBudget, num_threads, quartiles, ratio, time_interleaved
 
 
 def test_all_jobs_run_in_every_round_and_once_before() -> None:
     calls: list[str] = []
-    seconds = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, Budget(rounds=4))
+    seconds = time_interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, TimingBudget(rounds=4))
     assert calls == ["a", "b"] * 5
     assert [len(values) for values in seconds.values()] == [4, 4]
 
 
-def test_no_new_round_when_the_time_is_over() -> None:
-    seconds = interleaved({"a": lambda: None}, Budget(rounds=1000, seconds=0))
+def test_no_new_round_after_the_time_budget() -> None:
+    seconds = time_interleaved({"a": lambda: None}, TimingBudget(rounds=1000, seconds=0))
     assert len(seconds["a"]) == FEWEST_ROUNDS
 
 
 def test_summary_and_ratio() -> None:
-    assert summary([5.0]) == {"median": 5.0, "lower_quartile": 5.0, "upper_quartile": 5.0, "rounds": 1}
+    assert quartiles([5.0]) == {"median": 5.0, "lower_quartile": 5.0, "upper_quartile": 5.0, "rounds": 1}
     found = ratio({"a": [1.0, 20.0, 3.0], "b": [1.0, 10.0, 1.0]}, "a", "b")
     assert (found["median"], found["rounds"]) == (2.0, 3)
 
 
-def test_threads_are_put_back_even_after_an_error() -> None:
+def test_number_of_threads_is_restored_after_an_error() -> None:
     before = torch.get_num_threads()
 
     def fail_on_more() -> None:
-        with threads(before + 1):
+        with num_threads(before + 1):
             assert torch.get_num_threads() == before + 1
             raise ValueError("stop")
 

@@ -44,7 +44,7 @@ def test_train_evaluate_and_load(torchcaps_command: Command, tmp_path: Path) -> 
     assert model(torch.rand(2, 1, 28, 28)).scores.shape == (2, 10)
 
 
-def test_settings_from_a_file_and_flags_before_it(torchcaps_command: Command, tmp_path: Path) -> None:
+def test_flags_override_the_settings_file(torchcaps_command: Command, tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text("model: convnet-avg\nepochs: 7\nseed: 3\noptions: {filters: 8}\n")
     done = torchcaps_command("train", "--config", "settings.yaml", *SMALL, "--epochs", "1", "--out", "run")
     assert done.returncode == 0, done.stderr
@@ -54,16 +54,15 @@ def test_settings_from_a_file_and_flags_before_it(torchcaps_command: Command, tm
 
 
 def test_compare_prints_a_table_and_writes_a_report(torchcaps_command: Command, tmp_path: Path) -> None:
-    done = torchcaps_command("compare", "convnet-avg:filters=8", "convnet-fc", *SMALL, "--steps", "2", "--out", "cmp")
+    done = torchcaps_command("compare", "convnet-avg:filters=8", "lenet", *SMALL, "--steps", "2", "--out", "cmp")
     assert done.returncode == 0, done.stderr
-    assert all(
-        word in done.stdout for word in ("convnet-avg:filters=8", "convnet-fc", "parameters", "images/s", "test, %")
-    )
+    assert all(word in done.stdout for word in ("convnet-avg:filters=8", "lenet", "parameters", "images/s", "test, %"))
     assert "Report: cmp/report.html" in done.stdout
     assert "filters: 8" in (tmp_path / "cmp" / "convnet-avg-filters-8-seed0" / "config.yaml").read_text()
     assert (tmp_path / "cmp" / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow  # tests/torture has a quick form of it
 def test_killed_and_resumed_by_command(torchcaps_command: Command, tmp_path: Path) -> None:
     arguments = ["train", *TINY_CAPSNET, "--epochs", "6", "--save-minutes", "0"]
     program = str(Path(sys.executable).with_name("torchcaps"))
@@ -82,7 +81,7 @@ def test_killed_and_resumed_by_command(torchcaps_command: Command, tmp_path: Pat
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-def test_ctrl_c_saves_and_says_how_to_resume(torchcaps_command: Command, tmp_path: Path, number: int) -> None:
+def test_ctrl_c_saves_and_prints_how_to_resume(torchcaps_command: Command, tmp_path: Path, number: int) -> None:
     program = str(Path(sys.executable).with_name("torchcaps"))
     arguments = [program, "train", *TINY_CAPSNET, "--epochs", "2000", "--out", "run"]
     process = subprocess.Popen(arguments, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -98,12 +97,18 @@ def test_ctrl_c_saves_and_says_how_to_resume(torchcaps_command: Command, tmp_pat
     assert (tmp_path / "run" / "checkpoints" / "last.safetensors").is_file()
 
 
+@pytest.mark.process
 def test_a_closed_terminal_saves_the_run(tmp_path: Path) -> None:
-    """The terminal is gone, so that nothing can be printed any more, and SIGHUP comes."""
+    """The terminal is closed: writing to it fails, and SIGHUP is sent."""
     program = str(Path(sys.executable).with_name("torchcaps"))
     arguments = [program, "train", "convnet-avg", *SMALL, "--epochs", "2000", "--save-minutes", "60", "--out", "run"]
     terminal, end = os.openpty()
-    process = subprocess.Popen(arguments, cwd=tmp_path, preexec_fn=lambda: os.login_tty(end), pass_fds=(end,))
+
+    def log_in() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if the tests run under nohup
+        os.login_tty(end)
+
+    process = subprocess.Popen(arguments, cwd=tmp_path, preexec_fn=log_in, pass_fds=(end,))
     os.close(end)
     os.set_blocking(terminal, False)
     metrics = tmp_path / "run" / "metrics.csv"
@@ -127,6 +132,7 @@ def test_help_is_quick(torchcaps_command: Command) -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
+@pytest.mark.process
 def test_importing_the_package_does_not_import_torch() -> None:
     code = "import sys, torchcaps; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -139,17 +145,17 @@ def test_importing_the_package_does_not_import_torch() -> None:
         (["train", "capsnet", "--data", "mnits"], "dataset 'mnits' is unknown: did you mean 'mnist'?"),
         (["train", "capsnet", "--epoch", "3"], "No such option: --epoch"),
         (["trian"], "No such command 'trian'"),
-        (["train"], "no model was named"),
+        (["train"], "no model was given"),
         (["train", *TINY_CAPSNET, "--set", "kernel=20"], "images of 28 pixels are too small"),
         (["train", *TINY_CAPSNET, "--set", "routing"], "should be written NAME=VALUE"),
         (["train", *TINY_CAPSNET, "--set", "channels=3"], "setting of capsnet 'channels' is unknown"),
         (["train", *TINY_CAPSNET, "--out", "/proc/nowhere"], "cannot write /proc/nowhere"),
-        (["train", *TINY_CAPSNET, "--out", "full"], "full is not empty: name another folder"),
-        (["train", "--resume", "nowhere"], "nowhere is not a folder, so it is not a run"),
+        (["train", *TINY_CAPSNET, "--out", "full"], "full is not empty: choose another directory"),
+        (["train", "--resume", "nowhere"], "nowhere is not a directory, so it is not a run"),
         (["train", "--resume", "full"], "full has no config.yaml, so it is not a run"),
         (["train", "--config", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
         (["train", "--config", "wrong.yaml"], "setting 'epcohs' is unknown: did you mean 'epochs'?"),
-        (["evaluate", "nowhere"], "nowhere is not a folder, so it is not a run"),
+        (["evaluate", "nowhere"], "nowhere is not a directory, so it is not a run"),
         (["compare", "capsnet", "capsnet"], "a model is named twice"),
         (["compare", "capsnet", "convnet-afg"], "did you mean 'convnet-avg'?"),
     ],
@@ -183,11 +189,11 @@ def test_a_damaged_checkpoint_is_refused(torchcaps_command: Command, tmp_path: P
     for arguments in (["evaluate", "run"], ["train", "--resume", "run"]):
         done = torchcaps_command(*arguments)
         assert done.returncode == 2
-        assert "damaged or cut short" in " ".join(done.stderr.split())
+        assert "damaged or truncated" in " ".join(done.stderr.split())
 
 
 def run_unread(*arguments: str, folder: Path, errors: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command with a standard output that nobody reads; its errors go to the same place, or are captured."""
+    """Run the command with a closed standard output; standard error goes to the same pipe, or is captured."""
     reader, writer = os.pipe()
     os.close(reader)
     program = str(Path(sys.executable).with_name("torchcaps"))
@@ -205,13 +211,15 @@ def run_unread(*arguments: str, folder: Path, errors: int | None = None) -> subp
         os.close(writer)
 
 
-def test_a_closed_pipe_ends_no_training(tmp_path: Path) -> None:
+@pytest.mark.process
+def test_a_closed_pipe_does_not_stop_training(tmp_path: Path) -> None:
     """As with ``torchcaps train ... 2>&1 | head -1``: nobody reads on, and the run is finished all the same."""
     settings = [*SMALL, "--steps", "2", "--set", "filters=8", "--out", "run"]
     assert run_unread("train", "convnet-avg", *settings, folder=tmp_path).returncode == 0
     assert json.loads((tmp_path / "run" / "result.json").read_text())["test_images"] == 100
 
 
+@pytest.mark.process
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     ended = run_unread("routings", folder=tmp_path, errors=subprocess.PIPE)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -1,15 +1,18 @@
-"""``torchcaps evaluate`` with tests of robustness: what it prints and writes, and how it refuses."""
+"""``torchcaps evaluate`` with robustness tests: its output, files and errors."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import pytest
+
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from tests.cli.test_explain import Typed, typed  # noqa: F401  (the fixture)
 
+pytestmark = pytest.mark.process
 SMALL = ["--data", "glyphs", "--train-images", "200", "--test-images", "60", "--device", "cpu", "--epochs", "2"]
-ATTACKED = ["--on", "affnist", "--attack", "fgsm,bim", "--epsilon", "0.05,0.2", "--images", "40"]
+ATTACKED = ["--on", "affnist", "--attack", "fgsm,bim", "--epsilon", "0.05,0.2", "--test-images", "40"]
 
 
 def test_robustness_end_to_end(typed: Typed, tmp_path: Path) -> None:  # noqa: F811
@@ -28,7 +31,9 @@ def test_robustness_end_to_end(typed: Typed, tmp_path: Path) -> None:  # noqa: F
     assert report["environment"]["command"].startswith("torchcaps evaluate one two --on affnist")
     assert not (tmp_path / "one" / "evaluation").exists()
 
-    code, said = typed("evaluate", "one", "--attack", "transfer,square", "--source", "two", "--images", "10", "--json")
+    code, said = typed(
+        "evaluate", "one", "--attack", "transfer,square", "--source", "two", "--test-images", "10", "--json"
+    )
     assert code == 0, said
     printed = json.loads(said[said.index("[") :].removesuffix(" one"))
     assert {row["attack"] for row in printed[0]["attacked"]["attacks"]} == {"transfer", "square"}
@@ -39,11 +44,11 @@ def test_robustness_end_to_end(typed: Typed, tmp_path: Path) -> None:  # noqa: F
     for arguments, message in (
         (["one", "--on", "multimnits"], "test 'multimnits' is unknown: did you mean 'multimnist'?"),
         (["one", "--attack", "pdg"], "attack 'pdg' is unknown: did you mean 'pgd'?"),
-        (["one", "--attack", "transfer"], "needs another trained run: name one with --source"),
-        (["one", "--attack", "fgsm", "--epsilon", "a"], "--epsilon should be numbers behind commas"),
-        (["one", "--attack", "fgsm", "--source", "nowhere"], "nowhere is not a folder"),
-        (["one", "--out", "x"], "are about robustness: name tests by --on or --attack"),
-        (["one", "--on", "viewpoint"], "which glyphs does not set apart: train on one of smallnorb-azimuth"),
+        (["one", "--attack", "transfer"], "needs another trained run: give it with --source"),
+        (["one", "--attack", "fgsm", "--epsilon", "a"], "--epsilon should be a comma-separated list of numbers"),
+        (["one", "--attack", "fgsm", "--source", "nowhere"], "nowhere is not a directory"),
+        (["one", "--out", "x"], "apply to robustness tests: also pass --on or --attack"),
+        (["one", "--on", "viewpoint"], "which glyphs does not separate: train on one of smallnorb-azimuth"),
     ):
         code, said = typed("evaluate", *arguments)
         assert code == 2
@@ -62,7 +67,7 @@ def test_compare_matches_and_leaves_robustness_out(typed: Typed, tmp_path: Path)
     for level, message in (
         ("high", "setting 'stop_at_accuracy' is 'high'"),
         ("1.5", "setting 'stop_at_accuracy' is '1.5'"),
-        ("familiar", "novel viewpoints need a model trained on familiar ones alone"),
+        ("familiar", "the viewpoint test needs a model trained on familiar viewpoints only"),
     ):
         code, said = typed("compare", "tiny", *SMALL, "--match", level, "--out", "other")
         assert code == 2

@@ -1,4 +1,4 @@
-"""What holds for all commands: listings speak JSON, exit codes mean one thing, the page about them is complete."""
+"""Properties of all commands: JSON output, exit codes, and a complete reference page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 import typer
 
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
-from torchcaps.cli.bench_options import tell
+from torchcaps.cli import console
+from torchcaps.cli.bench import print_result
 from torchcaps.cli.main import app, main
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ NO_LISTING = {"data get", "data preview", "demo", "serve", "report", "export"}
 
 
 def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command that can be called, by its words."""
+    """Every command by its full name."""
     inner = getattr(command, "commands", None)
     if inner is None or name == "bench":
         yield name, command
@@ -34,7 +35,7 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_listing_speaks_json(name: str) -> None:
+def test_every_listing_has_json(name: str) -> None:
     has = any("--json" in parameter.opts for parameter in COMMANDS[name].params)
     assert has != (name in NO_LISTING), f"torchcaps {name}: --json, or a place in NO_LISTING"
 
@@ -44,6 +45,7 @@ def test_every_listing_speaks_json(name: str) -> None:
     [
         "models",
         "routings",
+        "components",
         "attacks",
         "datasets",
         "papers",
@@ -54,19 +56,111 @@ def test_every_listing_speaks_json(name: str) -> None:
         "reproduce gu2021 table1 --dry-run",
     ],
 )
-def test_what_it_prints_is_json_and_nothing_else(run: Run, command: str) -> None:  # noqa: F811
+def test_listings_print_only_json(run: Run, command: str) -> None:  # noqa: F811
     found = json.loads(run(*command.split(), "--json"))
     assert found
     rows = found["plan"] if isinstance(found, dict) else found
     assert all(isinstance(row, dict) and len(row) > 1 for row in rows)
 
 
-def test_every_listed_name_is_the_registry_s(run: Run) -> None:  # noqa: F811
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [
+        ("models", "name"),
+        ("models capsnet", "name"),
+        ("routings", "name"),
+        ("components", "name"),
+        ("attacks", "name"),
+        ("datasets", "name"),
+        ("weights", "name"),
+        ("reproduce hinton2018 table1 --dry-run", "cell"),
+    ],
+)
+def test_listings_fit_in_80_columns(run: Run, command: str, field: str) -> None:  # noqa: F811
+    """Also in a pipe: no cell is cut, and what is an argument of another command is whole."""
+    said = run(*command.split())
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert max(map(len, said.splitlines()[:-1])) <= 80  # the last line is a sentence
+    found = json.loads(run(*command.split(), "--json"))
+    for row in found["plan"] if isinstance(found, dict) else found:
+        assert re.search(rf"(?<![\w-]){re.escape(row[field])}(?![\w-])", said), row[field]
+
+
+def test_settings_have_the_default_of_both_sizes(run: Run) -> None:  # noqa: F811
+    said = run("models", "capsnet")
+    assert "filters  [default: 64; in paper size: 256]\n" in said
+    assert "kernel  [default: 9]\n" in said
+
+
+def test_a_wide_table_becomes_a_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("a-name", "some words " * 30, "1,234", "")]
+    columns = ("name", "description", "number of parameters", "needs")
+    monkeypatch.setattr(console.out, "_width", 60)
+    console.print_table("Things", columns, rows)
+    title, name, *texts, fact = capsys.readouterr().out.splitlines()
+    assert (title, name, fact) == ("Things", "a-name", "  number of parameters: 1,234")
+    assert " ".join(texts).split() == rows[0][1].split()
+    console.print_table("Things", columns, [("a-name", "", "1", "several words " * 9)])
+    *facts, last = capsys.readouterr().out.splitlines()
+    assert max(map(len, facts)) <= 60
+    assert last.endswith("words")
+    monkeypatch.setattr(console.out, "_width", 200)
+    console.print_table("Things", columns, rows)
+    assert "\u2503 number of parameters \u2503" in capsys.readouterr().out
+
+
+def test_a_table_that_just_fits_keeps_its_last_column(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = ("image", "prediction", "second", "third", "typical")
+    rows = [("p" * 29, "bag: 79.0%", "sneaker: 37.1%", "shirt: 15.4%", "NO")]
+    for width in range(78, 92):
+        monkeypatch.setattr(console.out, "_width", width)
+        console.print_table("Predictions", columns, rows)
+        lines = capsys.readouterr().out.splitlines()
+        if "\N{BOX DRAWINGS LIGHT VERTICAL}" in lines[-2]:
+            assert all(len(line) <= width for line in lines)
+            assert lines[-1][-1] == "\N{BOX DRAWINGS LIGHT UP AND LEFT}", f"the right border at {width} columns"
+        else:
+            assert "typical: NO" in lines[-1]
+
+
+def test_a_long_title_wraps_where_the_cells_are_short(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = ("model", "parameters", "training, s", "images/s", "validation, %", "test, %")
+    rows = [("matrix-capsnet", "1,814,916", "197.0", "224", "100.00", "85.00")]
+    monkeypatch.setattr(console.out, "_width", 80)
+    console.print_table("Comparison", columns, rows, numbers=5)
+    said = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert all(word in said for word in " ".join(columns).split())
+    assert all(cell in said for cell in rows[0])
+    assert max(map(len, said.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_flags_have_no_value(run: Run, name: str) -> None:  # noqa: F811
+    assert "bool" not in run(*name.split(), "--help").lower()
+
+
+def test_listings_agree_with_the_registries(run: Run) -> None:  # noqa: F811
     from torchcaps.attacks import attacks
     from torchcaps.data import datasets
 
     for command, registry in (("attacks", attacks), ("datasets", datasets)):
         assert [row["name"] for row in json.loads(run(command, "--json"))] == registry.names()
+
+
+def test_components_of_every_registry_are_listed(run: Run) -> None:  # noqa: F811
+    from torchcaps.layers import nonlinearities, transforms
+    from torchcaps.losses import losses
+    from torchcaps.train.optimizers import optimizers
+
+    rows = json.loads(run("components", "--json"))
+    for registry in (transforms, nonlinearities, losses, optimizers):
+        assert [row["name"] for row in rows if row["kind"] == registry.kind] == registry.names()
+    assert all(row["name"] in run("components") for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +187,7 @@ def test_exit_codes(arguments: list[str], code: int, tmp_path: Path, monkeypatch
     assert stopped.value.code == code
 
 
-def test_an_error_keeps_what_looks_like_markup(
+def test_markup_in_an_error_is_printed_literally(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["torchcaps", "train", "caps[red]net"])
@@ -106,18 +200,26 @@ def test_the_page_names_every_command_and_variable() -> None:
     page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
     for name in COMMANDS:
         assert re.search(rf"`torchcaps {name}\b", page), name
-    for words in re.findall(r"^\| `torchcaps ([a-z ]+)", page, re.MULTILINE):
+    for words in re.findall(r"^\| `torchcaps ([a-z -]+)", page, re.MULTILINE):
         assert words.strip() in COMMANDS, f"torchcaps {words}is no command"
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "torchcaps").rglob("*.py"))
     for variable in set(re.findall(r"TORCHCAPS_[A-Z]+", source)):
         assert f"`{variable}`" in page, variable
 
 
-def test_a_benchmark_is_told_to_a_person_or_to_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_benchmark_results_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     rows, shown = [{"model": "capsnet", "seconds": 0.5}], []
-    tell(True, rows, shown.append, Path("results/step.json"))
+    print_result(True, rows, shown.append, Path("results/step.json"))
     assert json.loads(capsys.readouterr().out) == rows
     assert shown == []
-    tell(False, rows, shown.append, Path("results/step.json"))
+    print_result(False, rows, shown.append, Path("results/step.json"))
     assert shown == [rows]
     assert "step.json" in capsys.readouterr().out
+
+
+def test_help_fits_in_80_columns_and_shows_defaults(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setenv("COLUMNS", "80")
+    for group in ((), ("data",), ("bench",)):
+        said = run(*group, "--help")
+        assert "..." not in said.partition("Commands:")[2], f"a summary is cut:\n{said}"
+    assert "[default: mnist]" in " ".join(run("train", "--help").split())

@@ -1,4 +1,4 @@
-"""``torchcaps explain``: what it prints and writes, and how it refuses."""
+"""``torchcaps explain``: its output, files and errors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from PIL import Image
 
 from torchcaps.cli.main import main
 
+pytestmark = pytest.mark.process
+
 TRAIN = ["--data", "glyphs", "--train-images", "60", "--test-images", "20", "--steps", "2", "--device", "cpu"]
 CAPSNET = ["capsnet", *TRAIN, "--set", "filters=8", "--set", "types=2", "--set", "hidden=[16, 16]"]
 
@@ -20,7 +22,7 @@ Typed = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
-    """Run a command in this process, in an empty folder; its exit code and all that it said."""
+    """Run a command in this process, in an empty directory; return its exit code and output."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str]:
@@ -38,7 +40,10 @@ def test_explain_writes_figures_and_a_page(typed: Typed, tmp_path: Path) -> None
     Image.new("RGB", (50, 30), "white").save(tmp_path / "digit.png")
     code, said = typed("explain", "run", "digit.png", "--only", "couplings,votes", "--out", "seen")
     assert code == 0, said
-    assert all(words in said for words in ("couplings.png", "the class gets", "votes: left out", "seen/index.html"))
+    assert all(
+        words in said
+        for words in ("couplings.png", "votes for the class come from", "votes: skipped", "seen/index.html")
+    )
     report = json.loads((tmp_path / "seen" / "explain.json").read_text())
     assert report["environment"]["command"] == "torchcaps explain run digit.png --only couplings,votes --out seen"
     assert report["run"] == "run"
@@ -51,12 +56,12 @@ def test_explain_writes_figures_and_a_page(typed: Typed, tmp_path: Path) -> None
 
     before = sorted(tmp_path.rglob("*"))
     for arguments, message in (
-        (["nowhere"], "nowhere is not a folder, so it is not a run"),
-        (["run", "gone.png"], "gone.png is no file and no number"),
-        (["run", "1000"], "there is no image 1000: the set has images 0 to 999"),
+        (["nowhere"], "nowhere is not a directory, so it is not a run"),
+        (["run", "gone.png"], "gone.png is neither a file nor a number"),
+        (["run", "1000"], "there is no image 1000: the dataset has images 0 to 999"),
         (["run", "--only", "vote"], "explanation 'vote' is unknown: did you mean 'votes'?"),
         (["run", "--data", "glyph"], "dataset 'glyph' is unknown: did you mean 'glyphs'?"),
-        (["run", "--decoder", "nowhere"], "nowhere is not a folder, so it is not a run"),
+        (["run", "--decoder", "nowhere"], "nowhere is not a directory, so it is not a run"),
     ):
         code, said = typed("explain", *arguments)
         assert code == 2

@@ -1,4 +1,4 @@
-"""torchcaps weights: what is shipped, as a table, as JSON, as a card."""
+"""torchcaps weights: the table, JSON and model cards."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from torchcaps.cli.main import main
 from torchcaps.pretrained import list_pretrained
-from torchcaps.pretrained.cards import ROOT
-from torchcaps.pretrained.load import file_hash
+from torchcaps.pretrained.loading import ROOT, file_hash
+from torchcaps.train import RunFolder, read_settings, resolve
 
 CARDS = list_pretrained()
 
@@ -57,6 +57,11 @@ def test_the_card_of_one(
     found: dict[str, object] = {}
     exec(code[1], found)  # the card's own lines
     assert found["scores"].shape == (2, 10)  # type: ignore[attr-defined]
+    recipe = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert recipe is not None
+    (tmp_path / "settings.yaml").write_text(recipe[1])
+    settings, trained = resolve(**read_settings(tmp_path / "settings.yaml")), RunFolder(ROOT / name).config()
+    assert settings == trained
 
 
 def test_an_unknown_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

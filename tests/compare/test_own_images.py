@@ -1,4 +1,4 @@
-"""A comparison on a user's own pictures, from the folder to the report."""
+"""A comparison on a user's own images, from the folder to the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from PIL import Image
 
 from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from torchcaps.cli.main import main
-from torchcaps.compare.own_images import MODELS, shown_name, suggested_epochs, tell_pictures
+from torchcaps.compare.own_images import MODELS, default_epochs, summarize_images
+from torchcaps.data.datasets.image_folder import display_name
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import models
 
@@ -34,29 +35,29 @@ def photos(tmp_path: Path) -> Path:
 
 def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None:  # noqa: F811
     printed = " ".join(run("compare", "convnet-avg:filters=4", "--images", "photos", *SMALL).split())
-    assert "60 pictures of 2 classes, brought to 32x32 pixels in colour" in printed
+    assert "60 images of 2 classes, resized to 32x32 pixels in color" in printed
     assert "half of them have a shorter side of at least 33 pixels" in printed
-    assert "12 of them, 20% of each class chosen by seed 0, are held out" in printed
+    assert "12 of them (20% of each class, chosen by seed 0) are the test set" in printed
     assert "│ dark │ 8 │ 2 │" in printed
     page = (tmp_path / "cmp" / "report.html").read_text(encoding="utf-8")
     assert "<h1>Comparison on photos</h1>" in page
     assert "<td>dark</td><td>8</td><td>2</td>" in page
-    assert "lopsided: &#x27;bright&#x27; has 40 pictures" in page
+    assert "imbalanced: &#x27;bright&#x27; has 40 training images" in page
     assert "broken.png cannot be read" in page
     settings = (tmp_path / "cmp" / "convnet-avg-filters-4-seed0" / "config.yaml").read_text(encoding="utf-8")
-    assert "data: images:photos,size=32,grey=0" in settings
+    assert f"data: images:{photos},size=32,grey=0" in settings.replace("\n  ", " "), "absolute"
     again = json.loads(run("compare", "convnet-avg:filters=4", "--images", "photos", *SMALL, "--json"))
     assert again["convnet-avg:filters=4"][0]["test_images"] == 12
 
 
 @pytest.mark.parametrize("command", ["compare", "train"])
-def test_a_sheet_of_the_pictures_is_shown_before_training(
+def test_a_contact_sheet_is_written_before_training(
     command: str, photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Training is stopped at its very beginning: the sheet is there already."""
+    """The contact sheet is written before training starts."""
     monkeypatch.chdir(photos.parent)
     module = "torchcaps.compare.job" if command == "compare" else "torchcaps.train"
-    monkeypatch.setattr(f"{module}.fit", stop_training)
+    monkeypatch.setattr(f"{module}.fit_run", stop_training)
     model = ["convnet-avg:filters=4"] if command == "compare" else ["convnet-avg", "--set", "filters=4"]
     monkeypatch.setattr(
         sys, "argv", ["torchcaps", command, *model, "--images", "photos,size=28", "--steps", "2", "--out", "here"]
@@ -65,7 +66,7 @@ def test_a_sheet_of_the_pictures_is_shown_before_training(
         main()
     said = capsys.readouterr()
     assert "training began" in said.err
-    assert f"Sheet of the pictures as the network sees them: {Path('here', 'pictures.png')}" in said.out
+    assert f"Contact sheet of the network's input: {Path('here', 'pictures.png')}" in said.out
     with Image.open("here/pictures.png") as sheet:
         pixels = np.asarray(sheet)
     assert pixels.shape[0] == 32 + 2 * 60 + 4  # a row for each class
@@ -85,22 +86,22 @@ def test_warnings_reach_the_user(
     with pytest.raises(SystemExit):
         main()
     said = " ".join(capsys.readouterr().err.split())
-    assert "Warning: fewer than 20 pictures to train on: 'dark' (8)" in said
-    assert "right in 83% of the test" in said
+    assert "Warning: classes with fewer than 20 training images: 'dark' (8)" in said
+    assert "test accuracy of 83%" in said
 
 
-def test_training_says_the_same(run: Run, photos: Path) -> None:  # noqa: F811
+def test_training_prints_the_same_warnings(run: Run, photos: Path) -> None:  # noqa: F811
     printed = run("train", "convnet-avg", "--set", "filters=4", "--images", "photos", "--steps", "2", "--out", "run")
-    assert "60 pictures of 2 classes, brought to 32x32 pixels in colour" in " ".join(printed.split())
+    assert "60 images of 2 classes, resized to 32x32 pixels in color" in " ".join(printed.split())
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["compare"], "no model was named"),
-        (["compare", "capsnet", "--images", "photos", "--data", "mnist"], "both name what to train on"),
-        (["compare", "--images", "nowhere"], "nowhere is no folder and no CSV file"),
-        (["train", "capsnet", "--images", "photos", "--data", "mnist"], "both name what to train on"),
+        (["compare"], "no model was given"),
+        (["compare", "capsnet", "--images", "photos", "--data", "mnist"], "both name a dataset"),
+        (["compare", "--images", "nowhere"], "nowhere is neither a folder nor a CSV file"),
+        (["train", "capsnet", "--images", "photos", "--data", "mnist"], "both name a dataset"),
     ],
 )
 def test_mistakes(
@@ -118,12 +119,12 @@ def test_mistakes(
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_what_is_taken_where_nothing_is_named(photos: Path) -> None:
+def test_default_models(photos: Path) -> None:
     assert all(name.partition(":")[0] in models for name in MODELS)
-    assert suggested_epochs(f"images:{photos},size=8,grey=0") == 40  # 48 pictures
-    assert suggested_epochs("glyphs") == 5  # 6,000 images
-    assert shown_name("images:a/b,size=8") == "a/b"
-    assert shown_name("mnist") == "mnist"
-    asked = tell_pictures(f"images:{photos},size=16,seed=2")
-    assert "16x16 pixels in colour (as asked)" in asked.words
-    assert "seed 2" in asked.words
+    assert default_epochs(f"images:{photos},size=8,grey=0") == 40  # 48 pictures
+    assert default_epochs("glyphs") == 5  # 6,000 images
+    assert display_name("images:a/b,size=8") == "b"
+    assert display_name("mnist") == "mnist"
+    asked = summarize_images(f"images:{photos},size=16,seed=2")
+    assert "16x16 pixels in color (as requested)" in asked.text
+    assert "seed 2" in asked.text

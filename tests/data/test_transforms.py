@@ -1,4 +1,4 @@
-"""Geometry and augmentation against loops over pixels, and the promises about randomness."""
+"""Geometry and augmentation compared with loops over pixels, and properties of their randomness."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from tests.reference import data_loops
-from torchcaps.data import Augmentation, centre_crop, thirteen_crops
-from torchcaps.data.counter import uniform, whole_numbers
-from torchcaps.data.geometry import place, rotation, scaling, shearing, warp
-from torchcaps.data.transforms import CHANGES, MATRICES, Draws, own_generator, rotate, scale
+from torchcaps.data import Augmentation, center_crop, thirteen_crops
+from torchcaps.data.counter_rng import integers, uniform
+from torchcaps.data.transforms import (
+    CHANGES,
+    MATRICES,
+    Draws,
+    own_generator,
+    place,
+    rotate,
+    rotation,
+    scale,
+    scaling,
+    shearing,
+    warp,
+)
 from torchcaps.errors import TorchcapsError
 
 EVERY = {
@@ -145,6 +156,26 @@ def test_contrast_keeps_the_mean_and_brightness_moves_it() -> None:
     assert 0.2 < float(moved.abs().max()) <= 0.247
 
 
+def test_jitter_is_drawn_for_the_network_input_and_leaves_pixels_alone(images: Tensor) -> None:
+    change = Augmentation("normalized-brightness=0.25,normalized-contrast=0.8")
+    assert torch.equal(change(images, seeded()), images)
+    jitter = change.jitter(seeded(), 500)
+    assert jitter is not None
+    factor, offset = jitter.unbind(1)
+    assert 0.2 <= float(factor.min()) < 0.25 < 1.75 < float(factor.max()) <= 1.8
+    assert -0.25 <= float(offset.min()) < -0.24 < 0.24 < float(offset.max()) <= 0.25
+    assert abs(float(torch.corrcoef(jitter.T)[0, 1])) < 0.15
+    assert torch.equal(jitter, change.jitter(seeded(), 500))  # type: ignore[arg-type]
+    part = change.jitter(seeded(), 500, part=slice(100, 200))
+    assert part is not None
+    assert torch.equal(part, jitter[100:200])
+    only = Augmentation("normalized-contrast=0.8,shift=2").jitter(seeded(), 500)
+    assert only is not None
+    assert torch.equal(only[:, 0], factor)
+    assert torch.equal(only[:, 1], torch.zeros(500))
+    assert Augmentation("shift=2,contrast=0.8").jitter(seeded(), 500) is None
+
+
 def test_rotate_shear_and_scale_are_one_resampling(images: Tensor) -> None:
     chance = Augmentation("scale=0.3,rotate=20")
     seed = int(torch.randint(1 << 62, (), generator=seeded()))
@@ -159,11 +190,13 @@ def test_rotate_shear_and_scale_are_one_resampling(images: Tensor) -> None:
         ("shft=2", "did you mean 'shift'"),
         ("shift", "should be written shift=NUMBER"),
         ("shift=two", "should be written shift=NUMBER"),
-        ("shift=1.5", "a whole number is needed"),
+        ("shift=1.5", "an integer is needed"),
         ("shift=-1", "out of range"),
         ("rotate=nan", "out of range"),
         ("scale=1", "out of range"),
         ("flip=2", "out of range"),
+        ("normalized-contrast=1.5", "out of range"),
+        ("normalized-brightnes=1", "did you mean 'normalized-brightness'"),
         ("crop=1e300", "out of range"),
     ],
 )
@@ -177,7 +210,7 @@ def test_crop_larger_than_the_image(images: Tensor) -> None:
         with pytest.raises(TorchcapsError, match=f"cannot crop {size}x{size} pixels out of 14x12"):
             Augmentation(f"crop={size}")(images, seeded())
     with pytest.raises(TorchcapsError, match="choose a smaller crop"):
-        centre_crop(images, 13)
+        center_crop(images, 13)
 
 
 def test_empty_augmentation_changes_nothing(images: Tensor) -> None:
@@ -192,7 +225,7 @@ def test_thirteen_crops() -> None:
     offsets = [(row - 8, column - 8) for row, column in corners]
     assert offsets[0] == (0, 0)
     assert sorted(offsets[1:]) == sorted((a * k, b * k) for k in (1, 2, 3) for a in (-1, 1) for b in (-1, 1))
-    assert torch.equal(crops[0], centre_crop(picture, 32))
+    assert torch.equal(crops[0], center_crop(picture, 32))
     with pytest.raises(TorchcapsError, match="cannot crop 38x38"):
         thirteen_crops(picture[..., :36, :36], 32)
 
@@ -211,4 +244,4 @@ def test_counter_is_uniform_and_streams_differ() -> None:
     assert float(((counts - 5000) ** 2 / 5000).sum()) < 45  # chi-squared, 19 degrees of freedom: 0.1 % above 44
     for other in (uniform(4, 0, positions), uniform(3, 1, positions), uniform(3, 0, positions + 1)):
         assert abs(float(torch.corrcoef(torch.stack([values, other]))[0, 1])) < 0.015
-    assert sorted(set(whole_numbers(0, 0, positions, 7).tolist())) == list(range(7))
+    assert sorted(set(integers(0, 0, positions, 7).tolist())) == list(range(7))

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from torchcaps.demo.app import create_app
 from torchcaps.demo.guard import LOCAL_NAMES
-from torchcaps.demo.run import listen, make_server
-from torchcaps.demo.served import Served, open_shipped
+from torchcaps.demo.served import ServedModel, load_pretrained_models
+from torchcaps.demo.server import listen, make_server
 
 
 @pytest.fixture(scope="session")
-def shipped() -> list[Served]:
-    return open_shipped()
+def shipped() -> list[ServedModel]:
+    return load_pretrained_models()
 
 
 @pytest.fixture(scope="session")
@@ -33,14 +33,14 @@ def results_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(shipped: list[Served], results_folder: Path) -> Iterator[str]:
+def address(shipped: list[ServedModel], results_folder: Path) -> Iterator[str]:
     with running(create_app(shipped, results=results_folder, hosts=LOCAL_NAMES)) as address:
         yield address
 
 
 @contextmanager
 def running(app: FastAPI) -> Iterator[str]:
-    """Serve in a thread; gives the address."""
+    """Run a service in a thread; yield its address."""
     server = make_server(app)
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
@@ -59,22 +59,22 @@ def client(address: str) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def capsnet(shipped: list[Served]) -> Served:
+def capsnet(shipped: list[ServedModel]) -> ServedModel:
     return next(each for each in shipped if each.name == "capsnet-mnist-laptop")
 
 
 @pytest.fixture(scope="session")
-def digits(capsnet: Served) -> tuple[Tensor, list[int]]:
+def digits(capsnet: ServedModel) -> tuple[Tensor, list[int]]:
     """Test images (N, 1, 28, 28) in [0, 1] with their labels."""
     return decoded(capsnet.samples.images.model_dump()), [row[0] for row in capsnet.samples.labels]
 
 
 def decoded(pictures: dict[str, object]) -> Tensor:
-    """Images of an answer, in [0, 1]."""
+    """The images of a response, in [0, 1]."""
     content = np.frombuffer(base64.b64decode(str(pictures["data"])), dtype=np.uint8)
     return torch.from_numpy(content.astype(np.float32) / 255).view(pictures["shape"])  # type: ignore[call-overload]
 
 
 def rows(image: Tensor) -> list[list[float]]:
-    """A grey image (1, H, W) as a request holds it."""
+    """A gray image (1, H, W) in the format of a request."""
     return image[0].tolist()  # type: ignore[no-any-return]

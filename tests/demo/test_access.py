@@ -1,4 +1,4 @@
-"""Who may ask the service, and which pictures of this machine it may show."""
+"""Access control: tokens, and which images of this machine the service may show."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 import yaml
 from PIL import Image
 
-from tests.demo.browser import FLAGS, find_chromium
 from tests.demo.conftest import running
-from tests.train import tiny  # noqa: F401  (registers the model)
+from tests.helpers import tiny_model  # noqa: F401  (registers the model)
+from tests.helpers.browser import FLAGS, find_chromium
 from torchcaps.demo.app import create_app
-from torchcaps.demo.run import is_loopback
-from torchcaps.demo.served import Served, open_runs
+from torchcaps.demo.served import ServedModel, load_run_models
+from torchcaps.demo.server import is_loopback
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import RunFolder, resolve
 from torchcaps.train.checkpoint import save_weights
@@ -28,7 +28,7 @@ TOKEN = "correct-horse-battery"
 
 
 def ask(app: object, path: str, **settings: object) -> httpx.Response:
-    """One GET, answered without a socket."""
+    """One GET request without a socket."""
 
     async def scene() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def ask(app: object, path: str, **settings: object) -> httpx.Response:
         ("Bearer \u00e9\u00e9", 401),
     ],
 )
-def test_the_token_opens_the_service(shipped: list[Served], sent: str | None, status: int) -> None:
+def test_the_token_opens_the_service(shipped: list[ServedModel], sent: str | None, status: int) -> None:
     app = create_app(shipped[:1], token=TOKEN)
     headers = {} if sent is None else {"authorization": sent.encode("latin-1")}
     for path in ("/api/models", "/metrics", "/api/results", "/nowhere"):
@@ -63,7 +63,7 @@ def test_the_token_opens_the_service(shipped: list[Served], sent: str | None, st
         assert TOKEN not in answer.text
 
 
-def test_what_is_in_every_copy_of_torchcaps_needs_no_token(shipped: list[Served]) -> None:
+def test_public_assets_need_no_token(shipped: list[ServedModel]) -> None:
     app = create_app(shipped[:1], token=TOKEN)
     for path in ("/", "/page/main.js", "/docs", "/openapi.json", "/health"):
         assert ask(app, path).status_code == 200, path
@@ -73,7 +73,7 @@ def test_what_is_in_every_copy_of_torchcaps_needs_no_token(shipped: list[Served]
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "anybody who can reach 0.0.0.0"),
+        ([], "anyone who can reach 0.0.0.0"),
         (["--token", "short"], "at least 16"),
         (["--token", "with spaces and more spaces"], "letters, digits"),
         (["--token", TOKEN, "--no-auth"], "not both"),
@@ -113,7 +113,7 @@ def test_the_token_may_come_from_the_environment() -> None:
 
 
 @pytest.mark.skipif(find_chromium() is None, reason="no Chromium")
-def test_the_page_asks_for_the_token(shipped: list[Served]) -> None:
+def test_the_page_asks_for_the_token(shipped: list[ServedModel]) -> None:
     from playwright.sync_api import sync_playwright
 
     with running(create_app(shipped, token=TOKEN)) as address, sync_playwright() as playwright:
@@ -123,7 +123,7 @@ def test_the_page_asks_for_the_token(shipped: list[Served]) -> None:
         page.goto(address)
         page.get_by_label("Token").fill("a wrong one")
         page.keyboard.press("Enter")
-        page.get_by_text("That is not the token of this service").wait_for()
+        page.get_by_text("The token is wrong").wait_for()
         page.get_by_label("Token").fill(TOKEN)
         page.keyboard.press("Enter")
         page.wait_for_selector("body[data-ready]")
@@ -138,7 +138,7 @@ def test_the_page_asks_for_the_token(shipped: list[Served]) -> None:
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """A folder of somebody's pictures, of two classes."""
+    """An image folder with two classes."""
     for number in range(8):
         target = tmp_path / "private" / ("cat" if number % 2 else "dog") / f"{number}.png"
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def foreign_run(folder: Path, data: str) -> Path:
-    """A run folder as a stranger could have made it, which names data of this machine."""
+    """An untrusted run directory that names a dataset on this machine."""
     run = RunFolder(folder)
     (run.path / "checkpoints").mkdir(parents=True)
     config = resolve(model="tiny", data="glyphs").model_copy(update={"data": data})
@@ -160,7 +160,7 @@ def foreign_run(folder: Path, data: str) -> Path:
 def test_a_run_does_not_decide_which_folder_is_shown(tmp_path: Path, pictures: Path, settings: str) -> None:
     run = foreign_run(tmp_path / "run", f"images:{pictures}{settings}")
     read_before = {path: path.stat().st_atime_ns for path in pictures.rglob("*.png")}
-    app = create_app(open_runs([run]))
+    app = create_app(load_run_models([run]))
     answer = ask(app, "/api/samples", params={"model": "run"})
     assert answer.status_code == 422
     assert "--images" in answer.json()["detail"]
@@ -172,7 +172,7 @@ def test_a_run_does_not_decide_which_folder_is_shown(tmp_path: Path, pictures: P
 def test_a_folder_that_the_user_names_is_shown(tmp_path: Path, pictures: Path) -> None:
     run = foreign_run(tmp_path / "run", f"images:{pictures}/../private,size=28,grey=1")
     (tmp_path / "link").symlink_to(pictures)
-    app = create_app(open_runs([run], images=[tmp_path / "link"]))
+    app = create_app(load_run_models([run], images=[tmp_path / "link"]))
     answer = ask(app, "/api/samples", params={"model": "run"})
     assert answer.status_code == 200, answer.text
     assert answer.json()["images"]["shape"] == [2, 1, 28, 28]
@@ -180,14 +180,14 @@ def test_a_folder_that_the_user_names_is_shown(tmp_path: Path, pictures: Path) -
 
 def test_a_named_folder_opens_no_other(tmp_path: Path, pictures: Path) -> None:
     run = foreign_run(tmp_path / "run", f"images:{pictures},size=28,grey=1")
-    with pytest.raises(TorchcapsError, match="none of the runs was trained on the pictures in"):
-        open_runs([run], images=[pictures / "cat"])
+    with pytest.raises(TorchcapsError, match="none of the runs was trained on the images in"):
+        load_run_models([run], images=[pictures / "cat"])
 
 
 @pytest.mark.parametrize("data", ["{folder}", "images:", "images", "nothing-known"])
-def test_other_names_tell_nothing_about_this_machine(tmp_path: Path, pictures: Path, data: str) -> None:
+def test_unknown_names_reveal_nothing_about_this_machine(tmp_path: Path, pictures: Path, data: str) -> None:
     run = foreign_run(tmp_path / "run", data.format(folder=pictures))
-    app = create_app(open_runs([run]))
+    app = create_app(load_run_models([run]))
     answer = ask(app, "/api/samples", params={"model": "run"})
     assert answer.status_code == 422
     assert str(tmp_path) not in answer.text + ask(app, "/api/models").text

@@ -1,4 +1,4 @@
-"""The two commands as a user starts and stops them."""
+"""torchcaps demo and torchcaps serve as processes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from torchcaps.demo.run import allowed_hosts, listen
+from torchcaps.demo.server import allowed_hosts, listen
 from torchcaps.errors import TorchcapsError
+
+pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("command", [["demo", "--no-browser"], ["serve"]], ids=["demo", "serve"])
-def test_start_ask_stop(command: list[str], tmp_path: Path) -> None:
+def test_start_request_stop(command: list[str], tmp_path: Path) -> None:
     call = [str(Path(sys.executable).with_name("torchcaps")), *command, "--port", "0"]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         try:
@@ -27,7 +29,7 @@ def test_start_ask_stop(command: list[str], tmp_path: Path) -> None:
             with httpx.Client(base_url=address[0], transport=httpx.HTTPTransport(retries=3), timeout=60) as client:
                 assert client.get("/health").status_code == 200
                 assert client.get("/docs").status_code == 200
-                assert client.get("/").status_code == (200 if command[0] == "demo" else 404)
+                assert client.get("/").status_code == 200
                 assert len(client.get("/api/models").json()) >= 4
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=20) == 0  # the usual way to end it is no failure
@@ -36,10 +38,10 @@ def test_start_ask_stop(command: list[str], tmp_path: Path) -> None:
             process.kill()
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(TorchcapsError, match=f"cannot serve on 127.0.0.1 port {port}"):
+        with pytest.raises(TorchcapsError, match=f"cannot listen on 127.0.0.1 port {port}"):
             listen("127.0.0.1", port)
 
 
@@ -48,16 +50,16 @@ def test_an_address_that_others_reach_may_have_any_name() -> None:
     assert "localhost" in (allowed_hosts("127.0.0.1") or [])
 
 
-def test_answers_are_not_held_back() -> None:
-    """Connections inherit it: without, every answer on an open connection waits 40 ms."""
+def test_responses_are_sent_without_delay() -> None:
+    """Connections inherit TCP_NODELAY; without it, each response on an open connection takes 40 ms more."""
     with listen("127.0.0.1", 0) as listening:
         assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_starting_loads_nothing_that_serving_does_not_need() -> None:
-    """Each of these would make a visitor wait: they are loaded by the first question that needs them."""
+    """Slow imports are deferred to the first request that needs them."""
     code = (
-        "import sys, torchcaps.demo.app, torchcaps.demo.run, torchcaps.demo.served\n"
+        "import sys, torchcaps.demo.app, torchcaps.demo.server, torchcaps.demo.served\n"
         "print(*{'matplotlib', 'numba', 'scipy', 'lightning_fabric', 'torchcaps.reproduce'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What strangers may send: refused with one sentence, no error of the service, no waiting, and it lives on."""
+"""Malicious requests are rejected with a clear error, and the service continues."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pydantic import ValidationError
 
 from torchcaps.demo import guard
 from torchcaps.demo.app import create_app
-from torchcaps.demo.schemas import Question
-from torchcaps.demo.served import Served
+from torchcaps.demo.schemas import ImageRequest
+from torchcaps.demo.served import ServedModel
 
 NAME = "capsnet-mnist-laptop"
 SECONDS = 5  # until an answer must be there
@@ -80,7 +80,7 @@ def test_hostile_pictures(client: httpx.Client, name: str) -> None:
 
 
 def image_of(pixel: bytes) -> bytes:
-    """A question whose image has this text for every pixel."""
+    """A request whose image has this text for every pixel."""
     row = b"[" + b",".join([pixel] * 28) + b"]"
     return b'{"model": "capsnet-mnist-laptop", "image": [' + b",".join([row] * 28) + b"]}"
 
@@ -130,7 +130,7 @@ def test_too_large_is_refused_before_it_is_read(address: str, client: httpx.Clie
     assert client.get("/health").status_code == 200
 
 
-def test_a_sender_who_dawdles_is_let_go(address: str, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_sender_is_disconnected(address: str, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "UPLOAD_SECONDS", 0.3)
     host, _, port = address.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=SECONDS) as stream:
@@ -156,8 +156,8 @@ def test_headers_are_strict_everywhere(client: httpx.Client) -> None:
     assert "access-control-allow-origin" not in asked.headers
 
 
-def test_only_its_own_name_is_answered(client: httpx.Client) -> None:
-    """A page of another site cannot come in through a name that it lets lead to this machine."""
+def test_other_host_names_are_refused(client: httpx.Client) -> None:
+    """DNS rebinding: another site cannot reach the service through its own host name."""
     assert client.get("/api/models", headers={"host": "evil.test"}).status_code == 421
     assert client.get("/api/models", headers={"host": "localhost:1234"}).status_code == 200
 
@@ -172,26 +172,26 @@ def test_no_path_leads_to_the_file_system(client: httpx.Client, path: str) -> No
 @pytest.mark.parametrize("path", ["/api/predict", "/api/reconstruct", "/api/routing", "/api/attack"])
 @pytest.mark.parametrize("content", ["names", "numbers"])
 def test_more_values_than_a_question_has_are_refused_unparsed(client: httpx.Client, path: str, content: str) -> None:
-    """Parsing 4 MB of names took seconds, during which nobody was answered."""
+    """Parsing 4 MB of keys took seconds and blocked other requests."""
     if content == "names":
         body = b"{" + b",".join(b'"%d":1' % number for number in range(300_000)) + b"}"
     else:
         body = b'{"model": "x", "pose": [[' + b",".join([b"1"] * 1_500_000) + b"]]}"
-    assert len(body) < guard.MOST_BYTES
+    assert len(body) < guard.MAX_BYTES
     answer = client.post(path, content=body, headers={"content-type": "application/json"}, timeout=SECONDS)
     assert answer.status_code == 413
     assert "values" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("image", [[[None] * 128] * 128, [[[None] * 128] * 128] * 3], ids=["plane", "planes"])
-def test_a_wrong_image_is_one_mistake(image: object) -> None:
-    """Not one for each pixel: they would all be put into words before the first one is told."""
+def test_a_wrong_image_is_one_error(image: object) -> None:
+    """One error, not one for each pixel: formatting all of them would be slow."""
     with pytest.raises(ValidationError) as raised:
-        Question.model_validate({"model": NAME, "image": image})
+        ImageRequest.model_validate({"model": NAME, "image": image})
     assert raised.value.error_count() <= 3  # one for each form that an image may have
 
 
-def test_a_fault_of_the_service_has_headers_and_is_counted(shipped: list[Served]) -> None:
+def test_internal_errors_have_headers_and_are_counted(shipped: list[ServedModel]) -> None:
     app = create_app(shipped[:1])
 
     @app.get("/fault")

@@ -1,4 +1,4 @@
-"""The quick form of ``python -m tests.determinism``, and that it sees a difference."""
+"""The quick form of ``python -m tests.determinism``, and that it detects a difference."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pytest
 from tests.determinism import __main__ as determinism
 from torchcaps.environment import source_commit
 
+pytestmark = pytest.mark.process
+
 
 def test_the_same_command_twice_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two trainings, compared as they are, then with one of them changed."""
+    """Two trainings are compared, then one of them is changed."""
     out, kept = tmp_path / "determinism.json", tmp_path / "kept"
     quick = ["--models", "capsnet", "--threads", "1", "--out", str(out)]
     train = determinism.train
@@ -41,9 +43,7 @@ def test_the_same_command_twice_gives_the_same_bytes(tmp_path: Path, monkeypatch
     assert json.loads(out.read_text())["rows"][0]["differ"] == ["config.yaml", "result.json"]
 
 
-def test_a_training_that_fails_is_wrong_and_the_others_are_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_training_is_counted_and_the_others_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "determinism.json"
 
     def fail(folder: Path, model: str, threads: int) -> None:

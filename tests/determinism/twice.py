@@ -1,4 +1,4 @@
-"""The same command twice, in processes of their own: whether everything but times comes out the same, to the byte."""
+"""Run a command twice in separate processes and compare the output byte by byte, except for times."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def without_times(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def content(folder: Path) -> dict[str, object]:
-    """What a run has left, without what tells the time."""
+    """The files of a run without times."""
     metrics = csv.DictReader(io.StringIO((folder / "metrics.csv").read_text()))
     last = load_file(folder / "checkpoints" / "last.safetensors")
     return {
@@ -52,6 +52,6 @@ def content(folder: Path) -> dict[str, object]:
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """The files of two runs that differ."""
+    """Names of files that differ between two runs."""
     first, second = content(one), content(other)
     return [name for name in first if first[name] != second[name]]

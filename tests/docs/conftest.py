@@ -1,4 +1,4 @@
-"""A folder such as the pages speak about: trained runs, a digit, pictures of pets; and no way to fetch anything."""
+"""Working directory for commands on the pages: trained runs, a digit, images of pets, and no network access."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw
 
-from tests.docs.blocks import ROOT
+from tests.helpers.doc_blocks import ROOT
 from torchcaps.attacks import attacks
 from torchcaps.data import datasets
+from torchcaps.layers import nonlinearities, transforms
 from torchcaps.losses import losses
 from torchcaps.models import models
 from torchcaps.plugins import PREFIX
 from torchcaps.routing import routings
-from torchcaps.train import begin_run, fit, resolve
+from torchcaps.train import fit_run, new_run, resolve
 
-RUNS = ("a", "b")  # names of runs that pages use
+RUNS = ("a", "b")  # names of the runs on the pages
 SMALL = {"filters": 8, "types": 2, "hidden": [16, 16]}
 
 
 @pytest.fixture(scope="session")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder, made once."""
+    """The directory, created once per session."""
     folder = tmp_path_factory.mktemp("furnished")
     settings = resolve(model="capsnet", data="glyphs", options=SMALL, train_images=64, test_images=32, steps=2, seed=0)
     first = folder / "runs" / RUNS[0]
-    fit(begin_run(settings, first))
+    fit_run(new_run(settings, first))
     for name in RUNS[1:]:
         shutil.copytree(first, folder / "runs" / name)
     draw_digit(folder / "digit.png")
@@ -43,7 +44,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def reader(furnished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where a reader of a page sits: a copy of the folder, with an empty cache and no way out."""
+    """A copy of the directory, with an empty cache and no network access."""
     place = tmp_path / "reader"
     shutil.copytree(furnished, place)
     monkeypatch.chdir(place)
@@ -53,7 +54,15 @@ def reader(furnished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
-    for registry in (attacks, datasets, losses, models, routings):  # what a page adds goes with the page
+    for registry in (
+        attacks,
+        datasets,
+        losses,
+        models,
+        nonlinearities,
+        routings,
+        transforms,
+    ):  # registrations made by a page are undone
         monkeypatch.setattr(registry, "_records", dict(registry._records))
     yield place
     for name in [name for name in sys.modules if name.startswith(PREFIX)]:
@@ -67,13 +76,13 @@ def draw_digit(path: Path) -> None:
 
 
 def draw_pets(folder: Path) -> None:
-    """Two classes that anyone can tell apart, as folders and as a table."""
+    """Two easily separable classes, as folders and as a CSV file."""
     lines = [("path", "label")]
     for number in range(24):
-        for kind, colour in (("cat", "orange"), ("dog", "steelblue")):
+        for kind, color in (("cat", "orange"), ("dog", "steelblue")):
             image = Image.new("RGB", (40, 36), "white")
             left = 4 + number % 8
-            ImageDraw.Draw(image).ellipse([left, 6, left + 20, 26], fill=colour)
+            ImageDraw.Draw(image).ellipse([left, 6, left + 20, 26], fill=color)
             path = folder / kind / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             image.save(path)

@@ -1,4 +1,4 @@
-"""README and documentation say what the registries and result files say; and their parts can fail."""
+"""Generated parts of README and the documentation are current."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.docs.blocks import ROOT
-from tests.reproduce.made_up import ENVIRONMENT
-from tests.test_imports import MAY_USE
-from torchcaps.files import write_json
-from torchcaps.reproduce.spec import list_papers, load_spec
+from tests.helpers.doc_blocks import ROOT, blocks_in
+from tests.helpers.synthetic_results import ENVIRONMENT
+from torchcaps.cli.options import parse_settings
+from torchcaps.files import read_yaml, write_json
+from torchcaps.reproduce.spec import TOPICS, list_papers, load_spec
+from torchcaps.routing import routings
+from torchcaps.train import resolve
 
 SCRIPTS = ROOT / "scripts"
 pytestmark = pytest.mark.skipif(not SCRIPTS.is_dir(), reason="only a clone has the scripts")
@@ -24,23 +26,29 @@ AGAIN = "run: python scripts/docs_pages.py"
 
 @pytest.fixture(scope="module")
 def pages() -> Any:
-    """The script that makes all pages, as a module."""
+    """The script that generates all pages, as a module."""
     import docs_pages
 
     return docs_pages
 
 
-def test_pages_say_what_registries_and_results_say() -> None:
-    command = [sys.executable, "-m", "tests.docs.lagging"]
+def test_pages_agree_with_registries_and_results() -> None:
+    command = [sys.executable, "-m", "tests.helpers.stale_pages"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout) == {"parts": [], "papers": [], "without page": []}, AGAIN
 
 
-def test_every_room_is_in_the_table_of_rooms() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    for room in MAY_USE:
-        assert f"\n| `{room}` |" in text, f"docs/architecture.md does not say what the room '{room}' holds"
+def test_every_claim_has_a_topic_and_every_topic_a_section() -> None:
+    missing = [
+        f"{paper}: {name}"
+        for paper in list_papers()
+        for name, claim in load_spec(paper).claims.items()
+        if claim.topic is None
+    ]
+    assert not missing
+    page = (ROOT / "docs" / "learned.md").read_text(encoding="utf-8")
+    assert all(page.count(f"docs_pages.py: learned {topic} -->") == 1 for topic in TOPICS)
 
 
 def test_a_page_without_an_end_and_an_unknown_part_are_refused(pages: Any) -> None:
@@ -79,12 +87,79 @@ def test_a_changed_result_changes_the_pages(pages: Any, tmp_path: Path) -> None:
     )
     (text,) = pages.made_parts(tmp_path).values()
     assert "**Most accurate under this budget:** `convnet-avg`, 97.0 %." in text
-    assert "`capsnet`, is behind the best plain one, `convnet-avg`: difference -6.0 points" in text
+    assert (
+        "Undecided (one seed): the best capsule network here, `capsnet`, and the best plain one, `convnet-avg`" in text
+    )
     assert "12,345 images of MNIST once" in text
     assert "| `capsnet` | 91.0 (90.2 to 91.8) | 7 |" in text
     assert "| `capsnet:routing=uniform` |" in text.partition("model-results")[2].partition("routing-results")[0]
     assert "| `capsnet:routing=uniform` |" not in text.partition("routing-results")[2]
     assert "CapsNet: AffNIST" in text
     assert "- hinton2018: nothing at all" in text
-    claims = sum(len(load_spec(paper).claims) for paper in list_papers())
-    assert f"Of {claims} claims in 5 papers" in text
+    claims = [len(load_spec(paper).claims) for paper in list_papers()]
+    assert f"f {sum(claims)} claims in {sum(map(bool, claims))} papers" in text
+
+
+def compared_networks() -> list[str]:
+    """The networks of the command on the page of all routings."""
+    (block,) = (block for block in blocks_in(ROOT / "docs" / "all-routings.md") if block.kind == "sh")
+    (line,) = block.commands()
+    return [word for word in line.split()[2:] if word.startswith(("sr-capsnet", "resnet20"))]
+
+
+def test_the_comparison_of_all_routings_has_all_of_them_on_one_backbone() -> None:
+    path = ROOT / "examples" / "all-routings.yaml"
+    shared = read_yaml(path)
+    assert path.read_text() in (ROOT / "docs" / "all-routings.md").read_text()
+    routed, backbones, votes = set(), set(), set()
+    for label in compared_networks():
+        name, _, text = label.partition(":")
+        own, options = parse_settings(name, text)
+        settings = shared | own | {"options": shared["options"] | options}
+        model = resolve(model=name, data="turntable", **settings).meta_model()
+        backbones.add(str(model.features))
+        if name == "sr-capsnet":
+            routed.add(options.get("routing", "self-routing"))
+            votes.add(str(type(model.capsules.layers[0].transform)))
+    built_in = {
+        each.name for each in routings if getattr(each.build, "func", each.build).__module__.startswith("torchcaps")
+    }
+    assert routed == built_in
+    assert len(backbones) == 1
+    assert len(votes) == 2, "self-routing has none"
+
+
+def test_the_comparison_of_all_routings_shows_the_best_head_first_and_differences(pages: Any, tmp_path: Path) -> None:
+    environment = ENVIRONMENT | {"command": "torchcaps compare --epochs 2", "processor": "a processor"}
+    run = {"size": "laptop", "test_images": 24300, "parameters": 7, "images_per_second": 1234.0}
+    accuracies = {
+        "sr-capsnet:routing=uniform,votes=vector": (0.80, 0.82, 0.81),
+        "sr-capsnet": (0.90, 0.921, 0.91),
+        "resnet20:head=max": (0.70, 0.72, 0.711),
+        "resnet20": (0.85, 0.75, 0.83),
+    }
+    found = {
+        label: [
+            run | {"seed": seed, "test_accuracy": share, "validation_accuracy": 1 - share, "environment": environment}
+            for seed, share in enumerate(shares)
+        ]
+        for label, shares in accuracies.items()
+    }
+    write_json(tmp_path / "results" / "all-routings" / "cifar-10.json", found)
+    text = pages.all_makers(tmp_path / "results")["all-routings"]("cifar-10")
+    rows = [line.split(" | ")[:4] for line in text.splitlines() if line.startswith("| ")][2:]
+    assert [row[0] for row in rows] == [
+        "| `self-routing`",
+        "| `uniform`",
+        "| plain: average pooling",
+        "| plain: max pooling",
+    ]
+    assert [row[3] for row in rows] == ["+10.03 ± 0.14", "baseline", "+0.00 ± 15.51", "-9.97 ± 0.14"]
+    assert "2 epochs, 3 seeds, 24,300 test images" in text
+    unclear = "no difference can be told: plain: average pooling."
+    assert f"On test images: better than the baseline: `self-routing`; worse: plain: max pooling; {unclear}" in text
+    assert (
+        f"On validation images: better than the baseline: plain: max pooling; worse: `self-routing`; {unclear}" in text
+    )
+    nothing = pages.all_makers(tmp_path / "results")["all-routings"]("smallnorb-jpeg")
+    assert nothing == "Not measured yet: the command above does it with `--data smallnorb-jpeg`."

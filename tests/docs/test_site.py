@@ -1,4 +1,4 @@
-"""The documentation as a site: built strictly, complete, and without anything from another host."""
+"""The documentation site builds strictly, is complete and loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.blocks import ROOT
+from tests.helpers.doc_blocks import ROOT
 
 pytest.importorskip("mkdocs", reason="NOT TESTED: the documentation, because mkdocs is missing: pip install '.[docs]'")
-pytestmark = pytest.mark.skipif(not (ROOT / "mkdocs.yml").is_file(), reason="only a clone has the documentation")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not (ROOT / "mkdocs.yml").is_file(), reason="only a clone has the documentation"),
+]
 # What a page loads by itself; a link that a reader may follow is something else.
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source)[^>]*\s(?:src|srcset)=["']?(//|https?:)|@import|url\(["']?(//|http)"""

@@ -1,4 +1,4 @@
-"""Everything that README and documentation ask a reader to type is typed here, page by page and in their order."""
+"""Run every command and Python block of README and the documentation, page by page and in order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from typing import Any
 
 import pytest
 
-from tests.docs.blocks import PAGES, ROOT, Block, blocks_in, inline_commands, typed_pages
-from tests.docs.smaller import NOT_RUN, PROGRAMS, smaller, smaller_python, why_not
+from tests.helpers.doc_blocks import PAGES, ROOT, Block, blocks_in, inline_commands, typed_pages
+from tests.helpers.doc_commands import NOT_RUN, PROGRAMS, smaller, smaller_python, why_not
 from torchcaps.cli.main import app, main
 
-pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="only a clone has the documentation")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="only a clone has the documentation"),
+]
 # Pages with several comparisons, whose reports take long to draw, or with exports and searches: 'make test-slow'.
 SLOW = (
+    "docs/all-routings.md",
     "docs/export.md",
     "docs/which.md",
     "docs/routings/index.md",
@@ -43,7 +47,7 @@ def marked(page: Path) -> Any:
 
 @pytest.fixture
 def command(reader: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """Type a command as a reader would; torchcaps in this process, because to start one takes seconds."""
+    """Run a command of a page; torchcaps runs in this process, because starting Python takes seconds."""
 
     def run(line: str) -> None:
         if not line.startswith("torchcaps "):
@@ -65,7 +69,7 @@ def command(reader: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 
 
 @pytest.mark.parametrize("page", list(map(marked, typed_pages())))
-def test_a_page_can_be_typed_from_top_to_bottom(page: Path, command: Command, reader: Path) -> None:
+def test_commands_of_a_page_run_in_order(page: Path, command: Command, reader: Path) -> None:
     names: dict[str, Any] = {"__name__": "__page__", "small_digits": small_digits}
     for block in blocks_in(page):
         if block.kind == "python":
@@ -114,7 +118,7 @@ def run_with_background(text: str) -> None:
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             said = process.stdout.read() if process.stdout else ""
-    assert "scores" in said, said
+    assert "probabilities" in said, said
 
 
 def program() -> str:
@@ -147,7 +151,7 @@ def test_commands_inside_sentences_exist(page: Path) -> None:
                 assert word.split("=")[0] in known | {"--help"}, f"{named(page)}: `{line}` has no option {word}"
 
 
-def test_what_is_not_run_is_there_and_few() -> None:
+def test_exceptions_exist_and_are_few() -> None:
     blocks = [block for page in typed_pages() for block in blocks_in(page) if block.kind == "sh"]
     lines = [line for block in blocks for line in block.commands()]
     left_out = [line for line in lines if why_not(line)]

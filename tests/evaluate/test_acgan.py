@@ -8,17 +8,28 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tests.attacks.small import trained
+from tests.helpers.small_models import trained
 from tests.reference import acgan as reference
 from torchcaps.data import load_dataset
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate import robustness, write_evaluation
-from torchcaps.evaluate.acgan import SIZES, GanSettings, epoch_file, generate, train_acgan, train_step
-from torchcaps.evaluate.acgan_nets import ACGAN, LATENT
-from torchcaps.evaluate.drawn import measure_acgan
+from torchcaps.evaluate import acgan, robustness, save_evaluation
+from torchcaps.evaluate.acgan import (
+    ACGAN,
+    LATENT,
+    SIZES,
+    GanSettings,
+    epoch_file,
+    generate,
+    measure_acgan,
+    train_acgan,
+    train_step,
+)
+from torchcaps.evaluate.report import notes, summary_table
 from torchcaps.evaluate.robustness import protocols
-from torchcaps.evaluate.summary import notes, summary
+from torchcaps.reproduce.spec import load_spec
+
+pytestmark = pytest.mark.process
 
 STEPS = 70
 TINY = GanSettings(data="glyphs", train_images=24, batch=8)
@@ -26,7 +37,7 @@ TINY = GanSettings(data="glyphs", train_images=24, batch=8)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """GANs of tests are kept where nobody looks for them."""
+    """Use a temporary cache for the GANs of tests."""
     monkeypatch.setattr("torchcaps.evaluate.acgan.cache_folder", lambda: tmp_path)
     return tmp_path / "acgan"
 
@@ -59,7 +70,7 @@ def test_maps_and_parameters_have_the_papers_shapes() -> None:
     assert (SIZES["paper"].learning_rate, SIZES["paper"].beta1, SIZES["paper"].train_images) == (2e-4, 0.5, None)
 
 
-def test_a_step_is_that_of_two_networks_with_an_optimiser_each() -> None:
+def test_a_step_is_that_of_two_networks_with_an_optimizer_each() -> None:
     batch = load_dataset("glyphs", "train").batch(torch.arange(6))
     torch.manual_seed(1)
     gan = ACGAN()
@@ -103,7 +114,7 @@ def test_training_goes_on_where_it_stopped_and_ends_alike(tmp_path: Path) -> Non
 
 
 class PatternJudge(nn.Module):
-    """Knows ten patterns, a bar at another height for each class; has no opinion on what is real."""
+    """A discriminator that recognizes ten patterns, a bar at a different height for each class."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,6 +128,7 @@ class PatternJudge(nn.Module):
         return self.bias.expand(len(images)), -apart / 20
 
 
+@pytest.mark.slow
 def test_the_class_decides_what_is_drawn_and_the_latent_vector_how() -> None:
     torch.manual_seed(0)
     gan, judge = ACGAN(), PatternJudge()
@@ -146,12 +158,12 @@ def test_error_by_epoch_in_json_table_and_figures(cache: Path, tmp_path: Path, m
         alike = as_floats(drawn.images).view(3, 10, 28, 28).double().std(0, correction=0).mean().item()
         assert found["variety_by_epoch"][str(epoch)] == pytest.approx(alike, rel=1e-4)
     run = {"run": "somewhere/a", "data": "mnist", "tests": {"acgan": found}, "attacked": None, "refused": {}}
-    titles, rows = summary([run])
+    titles, rows = summary_table([run])
     assert titles == ["run", "test", "accuracy"]
     assert [row[1] for row in rows] == ["acgan, epoch 1", "acgan, epoch 2"]
     assert rows[0][2] == f"{100 * (1 - found['error_by_epoch']['1']):.1f}"
     assert notes([run]) == ["acgan: digits drawn by an AC-GAN after each of 2 epochs on 24 images of glyphs, 30 images"]
-    written = [path.name for path in write_evaluation(tmp_path / "out", [run])]
+    written = [path.name for path in save_evaluation(tmp_path / "out", [run])]
     assert written == ["evaluation.json", "acgan.svg", "acgan.png", "acgan-images.png"]
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["runs"][0]["tests"]["acgan"] == found
 
@@ -163,7 +175,18 @@ def test_error_by_epoch_in_json_table_and_figures(cache: Path, tmp_path: Path, m
 
 
 def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
-    with pytest.raises(TorchcapsError, match="drawn digits cannot be shown to a model trained on glyphs"):
+    with pytest.raises(
+        TorchcapsError, match="generated digits need a model trained on MNIST digits, got one trained on glyphs"
+    ):
         protocols.get("acgan").measure(trained(), "glyphs", 10)
-    with pytest.raises(TorchcapsError, match="draws ten kinds of 28x28 grey images, which turntable-small has not"):
+    with pytest.raises(
+        TorchcapsError, match="needs 28x28 grayscale images of ten classes, which turntable-small does not"
+    ):
         train_acgan(tmp_path, GanSettings(data="turntable-small"), 1)
+
+
+def test_the_paper_is_cited_with_its_authors() -> None:
+    names = load_spec("chen2019").authors.split(", ")
+    surnames = ", ".join(name.split()[-1] for name in names)
+    assert acgan.__doc__ is not None
+    assert surnames in acgan.__doc__

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from tests.attacks.small import glyphs, trained
 from tests.evaluate.test_sanity import Restless, Rounded
+from tests.helpers.small_models import glyphs, trained
 from torchcaps.attacks import create_attack
-from torchcaps.data import ImageSet, MemoryImages, load_dataset
+from torchcaps.data import ImageSet, TensorImages, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import attack_model, fast_gradient_curves
 from torchcaps.evaluate.adversarial import default_epsilons
@@ -58,8 +58,23 @@ def test_the_targeted_curve_rises_and_the_accuracy_falls() -> None:
     assert rows["bim", 0.1]["accuracy"] <= rows["fgsm", 0.1]["accuracy"]
 
 
+def test_targeted_success_does_not_count_images_that_were_on_the_target_already() -> None:
+    batch = glyphs("test", 40)
+    classes = images().class_names
+    mislabeled = TensorImages((batch.images * 255).byte(), (batch.labels + 1) % len(classes), classes)
+    rows = attack_model(trained(), mislabeled, ["targeted-fgsm"], [0.0, 0.1], images_used=40)["attacks"]
+    assert rows[0]["target_success"] == 0  # nothing was changed
+    found = create_attack("targeted-fgsm")(trained(), batch.images, (batch.labels + 1) % len(classes), epsilon=0.1)
+    assert found.targets is not None
+    assert found.hits is not None
+    predicted = trained()(batch.images).scores.argmax(1)
+    assert not found.targets.gather(1, predicted.unsqueeze(1)).any()
+    assert not (found.hits & ~found.targets).any()
+    assert rows[1]["target_success"] == pytest.approx((found.hits.sum() / found.targets.sum()).item())
+
+
 def test_the_universal_attack_s_course_is_in_the_result() -> None:
-    result = attack_model(trained(), images(), ["universal"], [0.3], images_used=20, budget=20)
+    result = attack_model(trained(), images(), ["universal"], [0.3], images_used=20, budget=40)
     history = result["attacks"][0]["history"]
     assert list(history) == ["0", "10", "20"]
     assert history["0"] == pytest.approx(result["clean_accuracy"])
@@ -69,9 +84,9 @@ def test_the_universal_attack_s_course_is_in_the_result() -> None:
 def test_what_is_missing_is_said_before_anything_is_attacked() -> None:
     with pytest.raises(TorchcapsError, match="'transfer' needs another trained model"):
         attack_model(trained(), images(), ["transfer"])
-    with pytest.raises(TorchcapsError, match="'square' knows linf only, not l2"):
+    with pytest.raises(TorchcapsError, match="'square' supports norm linf, not l2"):
         attack_model(trained(), images(), ["square"], norm="l2")
-    both = MemoryImages(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.zeros(4, 2), tuple("0123456789"))
+    both = TensorImages(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.zeros(4, 2), tuple("0123456789"))
     with pytest.raises(TorchcapsError, match="one label per image, got 2"):
         attack_model(trained(), both, ["fgsm"])
 

@@ -3,21 +3,21 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.attacks.small import SmallNet, trained
+from tests.helpers.small_models import SmallNet, trained
 from tests.reference import robustness as reference
 from tests.reference.data_loops import Picture
-from torchcaps.data import MemoryImages, load_dataset
-from torchcaps.data.affnist import change_digits
+from torchcaps.data import TensorImages, load_dataset
 from torchcaps.data.base import as_floats
+from torchcaps.data.datasets.affnist import change_digits
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_affine
 from torchcaps.evaluate.affine import FACTORS, affine_curves, affine_sets
-from torchcaps.evaluate.canvas import first_images, on_canvas
+from torchcaps.evaluate.clean import center_on_canvas, first_images
 
 
-def small_images(count: int = 8) -> MemoryImages:
+def small_images(count: int = 8) -> TensorImages:
     pixels = torch.randint(256, (count, 1, 6, 6), dtype=torch.uint8)
-    return MemoryImages(pixels, torch.randint(5, (count,)), tuple("abcde"))
+    return TensorImages(pixels, torch.randint(5, (count,)), tuple("abcde"))
 
 
 def test_curves_agree_with_pixels_moved_one_by_one() -> None:
@@ -38,6 +38,12 @@ def test_curves_agree_with_pixels_moved_one_by_one() -> None:
     assert curves["rotation"]["strength"] == [-20, 0, 20]
 
 
+def test_own_images_are_named_by_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchcaps.evaluate.affine.load_dataset", lambda data, split: small_images())
+    found = affine_sets(SmallNet(), "images:/home/me/photos,size=6,grey=1", None)
+    assert found.about.startswith("6x6 test images of photos changed in place")
+
+
 def test_a_trained_model_loses_accuracy_under_change() -> None:
     model = trained()
     result = measure_affine(model, affine_sets(model, "glyphs", 100), steps=3)
@@ -51,8 +57,8 @@ def test_a_trained_model_loses_accuracy_under_change() -> None:
 
 def test_images_changed_in_place_keep_their_size_and_shift_in_proportion() -> None:
     whole = load_dataset("glyphs", "test")
-    assert isinstance(whole, MemoryImages)
-    changed = change_digits(whole, seed=0, side=28)
+    assert isinstance(whole, TensorImages)
+    changed = change_digits(whole, seed=0, size=(28, 28))
     assert changed.shape == (1, 28, 28)
     assert 5 < changed.factors["shift_x"].abs().max() <= 8 * 28 / 40
     assert torch.equal(changed.factors["rotation"], change_digits(whole, seed=0).factors["rotation"])
@@ -60,14 +66,14 @@ def test_images_changed_in_place_keep_their_size_and_shift_in_proportion() -> No
 
 def test_a_canvas_cuts_off_or_adds_black() -> None:
     picture = torch.arange(36.0).view(1, 1, 6, 6)
-    assert torch.equal(on_canvas(picture, 4), picture[:, :, 1:5, 1:5])
-    larger = on_canvas(picture.unsqueeze(0), 8)
+    assert torch.equal(center_on_canvas(picture, 4), picture[:, :, 1:5, 1:5])
+    larger = center_on_canvas(picture.unsqueeze(0), 8)
     assert larger.shape == (1, 1, 1, 8, 8)
     assert torch.equal(larger[0, :, :, 1:7, 1:7], picture)
     assert larger.sum() == picture.sum()
 
 
 def test_two_labels_are_refused() -> None:
-    both = MemoryImages(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.zeros(4, 2), tuple("0123456789"))
+    both = TensorImages(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.zeros(4, 2), tuple("0123456789"))
     with pytest.raises(TorchcapsError, match="one label per image, got 2"):
         first_images(trained(), both, None)

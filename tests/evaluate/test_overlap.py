@@ -3,20 +3,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.attacks.small import trained
+from tests.helpers.small_models import trained
 from tests.reference import robustness as reference
-from torchcaps.data import MemoryImages, load_dataset
-from torchcaps.data.multimnist import OverlaidDigits
+from torchcaps.data import TensorImages, load_dataset
+from torchcaps.data.datasets.multimnist import OverlaidDigits
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_overlap
-from torchcaps.evaluate.overlap import can_draw_one, overlap_drawings, overlap_set
-from torchcaps.evaluate.sheets import overlap_sheet
+from torchcaps.evaluate.figures import overlap_sheet
+from torchcaps.evaluate.overlap import has_conditional_decoder, overlap_reconstructions, overlap_set
 from torchcaps.models import Model, create_model
 
 
 def overlaid() -> OverlaidDigits:
     digits = load_dataset("glyphs", "test")
-    assert isinstance(digits, MemoryImages)
+    assert isinstance(digits, TensorImages)
     return OverlaidDigits(digits, seed=0, per_digit=1)
 
 
@@ -59,16 +59,16 @@ def test_overlap_agrees_with_one_image_at_a_time(side: int) -> None:
 
 
 def test_a_digit_alone_is_drawn_only_from_its_own_capsule() -> None:
-    assert can_draw_one(small_capsnet(36))
+    assert has_conditional_decoder(small_capsnet(36))
     for name in ("none", "normal"):
         model = small_capsnet(36, decoder=name)
-        assert not can_draw_one(model)
+        assert not has_conditional_decoder(model)
         assert measure_overlap(model, overlaid(), images_used=4, pairs=True)["drawing_error"] is None
 
 
 def test_the_sheet_has_each_digit_beside_its_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     model, images = small_capsnet(28), overlaid()
-    sheet = overlap_drawings(model, images, 3)
+    sheet = overlap_reconstructions(model, images, 3)
     assert sheet.shape == (3, 5, 1, 28, 28)
     batch = images.batch(torch.arange(3))
     assert batch.targets is not None
@@ -80,12 +80,12 @@ def test_the_sheet_has_each_digit_beside_its_drawing(monkeypatch: pytest.MonkeyP
             assert torch.allclose(sheet[:, 2 + 2 * number], drawn, atol=1e-4)
     assert (sheet[:, 2] - sheet[:, 4]).abs().max() > 0.05
     assert torch.equal((sheet[:, 1] + sheet[:, 3]).clamp(max=1), sheet[:, 0])
-    monkeypatch.setattr("torchcaps.evaluate.sheets.overlap_set", lambda model, data: images)
-    assert overlap_sheet(model, "multimnist", 3).axes[0].get_yticklabels()[2].get_text() == "drawn"
+    monkeypatch.setattr("torchcaps.evaluate.figures.overlap_set", lambda model, data: images)
+    assert overlap_sheet(model, "multimnist", 3).axes[0].get_yticklabels()[2].get_text() == "decoded"
 
 
 def test_what_is_no_pair_of_digits_is_refused() -> None:
-    with pytest.raises(TorchcapsError, match="overlaid digits cannot be shown to a model trained on glyphs"):
+    with pytest.raises(TorchcapsError, match="overlaid digits need a model trained on MNIST digits"):
         overlap_set(trained(), "glyphs")
-    with pytest.raises(TorchcapsError, match="overlap needs images of two labels"):
+    with pytest.raises(TorchcapsError, match="the overlap test needs images with two labels"):
         measure_overlap(trained(), load_dataset("glyphs", "test"), images_used=4, pairs=False)

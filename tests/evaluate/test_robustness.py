@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate import Request, evaluate_robustness, write_evaluation
-from torchcaps.evaluate.summary import notes, summary
-from torchcaps.train import RunFolder, fit, new_run, resolve
+from torchcaps.evaluate import Request, evaluate_robustness, save_evaluation
+from torchcaps.evaluate.report import notes, summary_table
+from torchcaps.train import RunFolder, fit_run, new_run, resolve
 
 QUICK = {"model": "tiny", "data": "glyphs", "train_images": 200, "steps": 12, "batch_size": 32, "device": "cpu"}
 
@@ -20,7 +20,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     folder = tmp_path_factory.mktemp("runs")
     made = [new_run(resolve(**QUICK, seed=seed, learning_rate=0.01), folder / f"tiny-{seed}") for seed in (0, 1)]
     for run in made:
-        fit(run)
+        fit_run(run)
     return made
 
 
@@ -39,7 +39,7 @@ def test_all_tests_and_attacks_are_in_one_result(runs: list[RunFolder], tmp_path
     assert list(first["refused"]) == ["multimnist"]
     assert [row["attack"] for row in first["attacked"]["attacks"]] == ["fgsm", "fgsm", "transfer", "transfer"]
     assert first["attacked"]["gradient_of_baseline"]["norm"] > 0
-    written = write_evaluation(tmp_path / "out", found)
+    written = save_evaluation(tmp_path / "out", found)
     assert sorted(path.name for path in written) == [
         "affine.png",
         "affine.svg",
@@ -52,7 +52,7 @@ def test_all_tests_and_attacks_are_in_one_result(runs: list[RunFolder], tmp_path
     assert report["runs"] == json.loads(json.dumps(found))
     assert report["environment"]["versions"]["torch"]
 
-    titles, rows = summary(found)
+    titles, rows = summary_table(found)
     assert titles == ["run", "test", "accuracy", "0.05", "0.2", "sanity"]
     assert [row[:2] for row in rows] == [
         *([["tiny-0", "affine in place"], ["", "test images"], ["", "fgsm"], ["", "transfer"]]),
@@ -61,7 +61,7 @@ def test_all_tests_and_attacks_are_in_one_result(runs: list[RunFolder], tmp_path
     assert rows[2][3] == f"{100 * first['attacked']['attacks'][0]['accuracy']:.1f}"
     said = notes(found)
     assert "affine in place: 28x28 test images of glyphs changed in place" in said[0]
-    assert said[-1].startswith("tiny-0, tiny-1: no multimnist: overlaid digits cannot")
+    assert said[-1].startswith("tiny-0, tiny-1: no multimnist: overlaid digits need")
 
 
 def test_a_failed_check_is_named_in_the_table_and_below_it() -> None:
@@ -69,9 +69,9 @@ def test_a_failed_check_is_named_in_the_table_and_below_it() -> None:
     warned = [{"name": "huge epsilon", "message": "it fails"}]
     attacked = {"attacks": rows, "clean_accuracy": 1.0, "sanity": warned, "images": 9, "logits": "scores"}
     found: dict[str, Any] = {"run": "a/b", "tests": {}, "attacked": attacked, "refused": {}}
-    assert summary([found])[1][-1] == ["", "fgsm", "", "50.0", "huge epsilon"]
+    assert summary_table([found])[1][-1] == ["", "fgsm", "", "50.0", "huge epsilon"]
     assert notes([found])[-1] == "b: huge epsilon: it fails"
-    assert [row[0] for row in summary([found, found | {"run": "c/b"}])[1]] == ["a/b", "", "c/b", ""]
+    assert [row[0] for row in summary_table([found, found | {"run": "c/b"}])[1]] == ["a/b", "", "c/b", ""]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_a_failed_check_is_named_in_the_table_and_below_it() -> None:
     [
         ({"on": ("affnits",)}, "test 'affnits' is unknown: did you mean 'affnist'?"),
         ({"attack": ("fgms",)}, "attack 'fgms' is unknown: did you mean 'fgsm'?"),
-        ({"attack": ("transfer",)}, "'transfer' needs another trained run: name one with --source"),
-        ({"attack": ("square",), "norm": "l2"}, "Square bounds perturbations by linf, not l2"),
+        ({"attack": ("transfer",)}, "'transfer' needs another trained run: give it with --source"),
+        ({"attack": ("square",), "norm": "l2"}, "Square supports norm linf, got .l2."),
         ({"norm": "l1"}, "norm 'l1' is unknown"),
         ({"logits": "atan"}, "logits 'atan' is unknown: did you mean 'atanh'?"),
-        ({"epsilons": (8.0,)}, r"epsilon is in pixels of \[0, 1\], got 8.0"),
+        ({"epsilons": (8.0,)}, r"epsilon must lie in \[0, 1\], got 8.0"),
         ({"images": 0}, "at least 1 image is needed, got 0"),
-        ({"source": Path("nowhere")}, "nowhere is not a folder, so it is not a run"),
+        ({"source": Path("nowhere")}, "nowhere is not a directory, so it is not a run"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_measured(wanted: dict[str, Any], message: str) -> None:
@@ -95,7 +95,7 @@ def test_mistakes_are_found_before_anything_is_measured(wanted: dict[str, Any], 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyautoattack", None)
-    with pytest.raises(TorchcapsError, match=r"pip install 'torchcaps\[attacks\]'"):
+    with pytest.raises(TorchcapsError, match=r"pip install -e '\.\[attacks\]'"):
         Request(attack=("fgsm", "autoattack"))
 
 
@@ -103,5 +103,5 @@ def test_drawings_are_told_with_what_to_hold_them_against() -> None:
     errors = {"drawing_error": 0.03, "error_of_image": 0.08, "error_of_black": 0.1}
     overlap = {"name": "multimnist", "about": "two digits", "images": 9, "accuracy": 0.5, **errors}
     found: dict[str, Any] = {"run": "b", "tests": {"multimnist": overlap}, "attacked": None, "refused": {}}
-    assert summary([found]) == (["run", "test", "accuracy"], [["b", "multimnist", "50.0"]])
+    assert summary_table([found]) == (["run", "test", "accuracy"], [["b", "multimnist", "50.0"]])
     assert notes([found])[1].endswith("squared error 0.0300 (0.0800 for the whole image, 0.1000 for black)")

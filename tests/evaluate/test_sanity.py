@@ -1,13 +1,13 @@
-"""Each check is set off by a model built to fail it, and by no honest one."""
+"""Each sanity check fails for a model built to fail it, and passes for a normal one."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.attacks.small import SmallNet, glyphs, trained
+from tests.helpers.small_models import SmallNet, glyphs, trained
 from torchcaps.evaluate.sanity import (
     GradientMeasure,
     check_black_box,
@@ -16,11 +16,12 @@ from torchcaps.evaluate.sanity import (
     check_random,
     measure_gradient,
 )
+from torchcaps.layers import Standardize
 from torchcaps.models import Model, Output
 
 
 class Disguised(Model):
-    """A trained model behind something that hides it."""
+    """A wrapper of a trained model; subclasses hide its gradient or its output."""
 
     def __init__(self, hidden: Model) -> None:
         super().__init__(hidden.image_shape, hidden.classes)
@@ -54,6 +55,11 @@ class PartlySaturated(Disguised):
         brighter = images.mean((1, 2, 3)) > images.mean((1, 2, 3)).quantile(0.8)
         logits = self.hidden(images).logits * torch.where(brighter, 1e4, 1.0).unsqueeze(1)
         return Output(logits.softmax(1), logits)
+
+
+class Rounding(nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        return (images * 8).round() / 8
 
 
 class Restless(Disguised):
@@ -104,7 +110,7 @@ def test_images_without_any_gradient_are_found() -> None:
     assert 0.1 < measured.zeros == measured.blind <= 0.2
     warned = check_gradient(measured)
     assert warned is not None
-    assert "of the images have no input gradient at all" in warned.message
+    assert "of the images have an input gradient of zero" in warned.message
 
 
 def test_the_gradient_is_measured_as_defined() -> None:
@@ -118,6 +124,34 @@ def test_the_gradient_is_measured_as_defined() -> None:
     measured = measure_gradient(model, images, labels)
     assert measured.norm == pytest.approx(sum(each.norm().item() for each in slope) / len(slope), rel=1e-5)
     assert measured.zeros == (slope == 0).float().mean().item()
+
+
+class LeftHalf(SmallNet):
+    """Standardizes its input, of which it then sees only the left half."""
+
+    def __init__(self) -> None:
+        super().__init__((1, 28, 28), 10, preprocess=Standardize())
+
+    def classify(self, images: Tensor) -> Output:
+        seen = torch.ones(28)
+        seen[14:] = 0
+        return super().classify(images * seen)
+
+
+def test_zeros_are_counted_at_the_input_of_the_network_behind_the_standardization() -> None:
+    images, labels = sample()
+    model = LeftHalf()
+    assert measure_gradient(model, images, labels).zeros == 0.5
+    leaf = model.preprocess(images).requires_grad_()
+    slopes = torch.autograd.grad(F.cross_entropy(model.eval().classify(leaf).logits, labels, reduction="sum"), leaf)[0]
+    assert measure_gradient(model, images, labels).norm == pytest.approx(slopes.flatten(1).norm(dim=1).mean().item())
+
+
+def test_a_preprocessing_without_gradient_is_found() -> None:
+    images, labels = sample()
+    measured = measure_gradient(SmallNet((1, 28, 28), 10, preprocess=Rounding()), images, labels)
+    assert measured.blind == 1.0
+    assert check_gradient(measured) is not None
 
 
 def test_random_outputs_are_found() -> None:

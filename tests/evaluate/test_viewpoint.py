@@ -3,22 +3,22 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.attacks.small import SmallNet
+from tests.helpers.small_models import SmallNet
 from tests.reference import robustness as reference
-from torchcaps.data import MemoryImages, datasets
-from torchcaps.data.viewpoints import FAMILIAR, split_by_viewpoint
+from torchcaps.data import TensorImages, datasets
+from torchcaps.data.datasets.viewpoints import FAMILIAR, split_by_viewpoint
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import measure_viewpoints
 from torchcaps.evaluate.viewpoint import check_viewpoints
 
 
-def toys(split: str) -> MemoryImages:
+def toys(split: str) -> TensorImages:
     """Noise from every fourth azimuth, a few pixels larger than what the model sees."""
     generator = torch.Generator().manual_seed(len(split))
     azimuths = torch.tensor([0, 80, 160, 240, 320]).repeat(12)
     pixels = torch.randint(256, (60, 1, 8, 8), dtype=torch.uint8, generator=generator)
     labels = torch.randint(5, (60,), generator=generator)
-    return MemoryImages(pixels, labels, tuple("abcde"), {"azimuth": azimuths})
+    return TensorImages(pixels, labels, tuple("abcde"), {"azimuth": azimuths})
 
 
 def test_errors_agree_with_one_image_at_a_time() -> None:
@@ -41,7 +41,7 @@ def test_errors_agree_with_one_image_at_a_time() -> None:
 
 
 def test_other_images_are_refused() -> None:
-    with pytest.raises(TorchcapsError, match="which mnist does not set apart: train on one of smallnorb-azimuth, "):
+    with pytest.raises(TorchcapsError, match="which mnist does not separate: train on one of smallnorb-azimuth, "):
         check_viewpoints("mnist")
     for name in ("turntable-elevation", "smallnorb-azimuth"):
         assert name in datasets

@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last, without a network, and are stored without outputs."""
+"""The notebooks run without network access and are stored without outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[2] / "examples" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="only a clone has the notebooks")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not FOLDER.is_dir(), reason="only a clone has the notebooks")]
 
 
 def test_there_are_three() -> None:

@@ -1,4 +1,4 @@
-"""Every script in examples/ runs as its first line says, with a small budget."""
+"""Run every script in examples/ with a small budget."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 LONGEST = 60  # lines
 SMALL = ["--data", "glyphs", "--epochs", "1", "--train-images", "100"]
 RUNS = {
-    "attack.py": (["--images", "6", "--attacks", "fgsm"], "under fgsm, epsilon 0.1"),
+    "attack.py": (["--images", "6", "--attacks", "fgsm"], "fgsm, epsilon 0.1"),
     "explain.py": (["--image", "3"], "Page: explained"),
-    "train_and_test.py": (SMALL, "of 1,000 test images are right"),
-    "tune_routing.py": ([*SMALL, "--trials", "2"], "of the validation images with {'iterations'"),
+    "own_network.py": (["--steps", "25"], "on 100 test images after 25 steps"),
+    "train_and_test.py": (SMALL, "on 1,000 images"),
+    "tune_routing.py": ([*SMALL, "--trials", "2"], "with {'iterations'"),
     "watch_training.py": (SMALL, "best at step"),
 }
-PLUGINS = {"my_routing.py"}  # tests/test_plugins.py trains with it
-pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="only a clone has the examples")
+PLUGINS = {"my_attack.py", "my_dataset.py", "my_routing.py", "my_squash.py"}  # tests/test_plugins.py trains with them
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not EXAMPLES.is_dir(), reason="only a clone has the examples")]
 
 
 def test_all_are_run_and_short() -> None:
@@ -30,7 +31,7 @@ def test_all_are_run_and_short() -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_script(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """In this process: importing torch anew for each would take the longest."""
+    """Run a script in this process, because importing torch again would dominate the time."""
     arguments, said = RUNS[name]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [name, *arguments])

@@ -1,13 +1,16 @@
-"""Damaged files through every reader: nothing but our own error may come out, and memory must not grow."""
+"""Fuzz every reader with damaged files: only TorchcapsError may be raised, and memory must not grow."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
 import logging
+import multiprocessing
+import os
 import random
 import resource
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -31,7 +34,7 @@ COUNTS = "counts.json"
 
 @dataclass
 class Outcome:
-    """What became of one reader's inputs."""
+    """Counts of the outcomes of one reader."""
 
     read: int = 0
     refused: int = 0
@@ -40,7 +43,7 @@ class Outcome:
 
 
 class HungError(Exception):
-    """A reader did not come back."""
+    """A reader did not return."""
 
 
 @contextlib.contextmanager
@@ -77,19 +80,19 @@ def try_input(reader: Reader, path: Path, content: bytes, outcome: Outcome, seed
 
 
 def broken(reader: Reader, goods: list[bytes], seed: str) -> bytes:
-    """A damaged file for a reader: of those whose structure is known, every other one still parses."""
+    """A damaged file for a reader; where the structure is known, every second one still parses."""
     if has_structure(reader.file) and random.Random(seed).random() < 0.5:
         return change_structure(reader.good, reader.file, seed)
     return damage(reader.good, goods, seed, text=reader.text)
 
 
 def largest_size() -> float:
-    """The most memory that the process ever had, in megabytes."""
+    """Peak memory of the process in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def run(inputs: int, seed: int, folder: Path) -> tuple[dict[str, Outcome], dict[str, float]]:
-    """So many inputs shared among all readers; what became of them, and what it cost.
+    """Run inputs through all readers; return outcomes, time and memory.
 
     The input in hand is named in the file IN_HAND: if the process dies, that is what it died of.
     """
@@ -117,9 +120,18 @@ def run(inputs: int, seed: int, folder: Path) -> tuple[dict[str, Outcome], dict[
     return found, {"megabytes_grown": round(grown, 1), "seconds": round(time.perf_counter() - began, 1)}
 
 
+def exit_with_parent() -> None:
+    """Wait for the end of the process that started this one, and exit: a killed program leaves nothing running."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 def work(inputs: int, seed: int, folder: Path) -> None:
-    """The campaign, in a process of its own: one that dies cannot tell what of."""
+    """Run the campaign in a separate process, so that a crash can be reported."""
     faulthandler.enable()  # a decoder in C that dies should say where
+    threading.Thread(target=exit_with_parent, daemon=True).start()
     found, cost = run(inputs, seed, folder)
     readers = {
         name: {

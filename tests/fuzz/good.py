@@ -1,4 +1,4 @@
-"""Good files of every kind, for others to damage."""
+"""Valid files of every kind, as a basis for mutations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from torchcaps.data.verified import File
+from torchcaps.data.io.download import File
 from torchcaps.evaluate.affine import FACTORS, STEPS
 from torchcaps.reproduce.spec import load_spec
 from torchcaps.train import RunFolder, resolve
-from torchcaps.train.checkpoint import Progress, save_checkpoint, save_weights
+from torchcaps.train.checkpoint import TrainingProgress, save_checkpoint, save_weights
 
 CONFIG = resolve(model="lenet", data="glyphs", options={"filters": [2, 3], "hidden": 8})
 CAPSULES = resolve(
@@ -88,12 +88,12 @@ def small_model() -> tuple[nn.Module, torch.optim.Optimizer]:
 
 def checkpoint_bytes(folder: Path) -> bytes:
     path = folder / "good.safetensors"
-    save_checkpoint(path, *small_model(), Progress(step=3))
+    save_checkpoint(path, *small_model(), TrainingProgress(step=3))
     return path.read_bytes()
 
 
 def write_run(folder: Path) -> Path:
-    """A whole run directory, with everything that commands read in one."""
+    """A complete run directory with every file that commands read."""
     run = RunFolder(folder)
     save_weights(run.best, CONFIG.build_model())
     run.write_config(CONFIG)

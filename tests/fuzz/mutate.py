@@ -1,4 +1,4 @@
-"""Damage to bytes, drawn from a seed: the same seed gives the same damage."""
+"""Random mutations of bytes, determined by a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every reader of the project that meets files from elsewhere, with a good file for each."""
+"""Every reader of untrusted files, with a valid file for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unittest.mock import patch
 import torch
 import yaml
 
-from tests.data import test_readers
+from tests.data.io.test_formats import READERS
 from tests.fuzz.good import (
     CAPSULES,
     CARD,
@@ -35,33 +35,28 @@ from tests.fuzz.good import (
     write_run,
     zip_bytes,
 )
-from torchcaps.compare.robustness import quick_robustness
-from torchcaps.compare.table import COLUMNS, NEEDED, cells, robust_columns
-from torchcaps.data import images as own_images
-from torchcaps.data.cache import cached
-from torchcaps.data.sources import copy_at_most, take_from_tar
-from torchcaps.data.verified import problem_with
-from torchcaps.demo.served import open_runs
+from torchcaps.compare.table import COLUMNS, REQUIRED_FIELDS, quick_robustness, robustness_columns, table_cells
+from torchcaps.data.io import pictures as own_images
+from torchcaps.data.io.cache import cached
+from torchcaps.data.io.download import check_file
+from torchcaps.data.io.sources import copy_at_most, take_from_tar
+from torchcaps.demo.served import load_run_models
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.curves import affine_chart, attack_curves
-from torchcaps.files import read_json
-from torchcaps.hub import from_folder, save_pretrained
-from torchcaps.kernels.choice import use_kernels
-from torchcaps.plain_yaml import parse_yaml
-from torchcaps.pretrained.cards import read_card
-from torchcaps.pretrained.model_card import model_card
-from torchcaps.pretrained.trained import open_trained_run
-from torchcaps.reproduce.cells import _troubles
-from torchcaps.reproduce.evidence import gather
-from torchcaps.reproduce.figures import table_pictures
-from torchcaps.reproduce.results import read_result
-from torchcaps.reproduce.spec import load_spec, read_spec
+from torchcaps.evaluate.figures import affine_chart, attack_curves
+from torchcaps.files import parse_yaml, read_json
+from torchcaps.kernels.dispatch import use_kernels
+from torchcaps.pretrained.hub import from_folder, model_card, save_pretrained
+from torchcaps.pretrained.loading import load_trained_run, read_card
+from torchcaps.reproduce.figures import table_figures
+from torchcaps.reproduce.report import describe_origin
+from torchcaps.reproduce.results import gather_results, read_result
+from torchcaps.reproduce.runner import run_warnings
+from torchcaps.reproduce.spec import load_spec, parse_spec
 from torchcaps.reproduce.tables import build_table
-from torchcaps.reproduce.wording import made_with
 from torchcaps.train import config as run_config
-from torchcaps.train import load, open_run, read_lines, read_settings, validation_lines
+from torchcaps.train import load, open_run, read_metrics, read_settings, read_validation_metrics
 from torchcaps.train.checkpoint import load_checkpoint, load_weights
-from torchcaps.train.config import check
+from torchcaps.train.config import validate_config
 
 Read = Callable[[Path], object]
 
@@ -77,7 +72,7 @@ class Reader:
 
 
 def refusing(read: Read) -> Read:
-    """For readers that give their answer in words instead of raising."""
+    """Wrap a reader that returns an error message instead of raising."""
 
     def reader(path: Path) -> object:
         answer = read(path)
@@ -89,10 +84,10 @@ def refusing(read: Read) -> Read:
 
 
 def from_archive(take: Callable[[Path, Path], None]) -> Read:
-    """Sources are asked through the one function that turns whatever they raise into words."""
+    """Read an archive through the function that converts errors of sources to messages."""
 
     def reader(path: Path) -> object:
-        from torchcaps.data.verified import _take_from
+        from torchcaps.data.io.download import _download_from
 
         class Here:
             label = "here"
@@ -103,7 +98,7 @@ def from_archive(take: Callable[[Path, Path], None]) -> Read:
         tried: list[str] = []
         target = path.parent / "taken"
         target.mkdir(exist_ok=True)
-        _take_from(Here(), [FILE], target, tried)  # type: ignore[arg-type]
+        _download_from(Here(), [FILE], target, tried)  # type: ignore[arg-type]
         raise TorchcapsError("; ".join(tried))  # its checksum is never right
 
     return reader
@@ -115,7 +110,7 @@ def take_from_zip(path: Path, folder: Path) -> None:
 
 
 def read_run(path: Path) -> object:
-    """A run's settings as they lie in a stranger's folder, up to an answer of the model that they describe."""
+    """Read the settings of an untrusted run, build its model and run it once."""
     # Less than what a machine may have: the limit must be kept, and the campaign must not need that much itself.
     with patch.object(run_config, "MOST_WEIGHTS", 64 << 20), use_kernels("plain"), torch.no_grad():
         model = open_run(path.parent).config().build_model().eval()
@@ -125,19 +120,19 @@ def read_run(path: Path) -> object:
 def read_run_result(path: Path) -> object:
     """A run's result as 'serve', 'compare', 'reproduce' and the model card read it."""
     run = open_run(path.parent)
-    open_runs([run.path])
-    result = run.result(*NEEDED)
-    list(map(str, cells(COLUMNS, [result])))
-    card = model_card(open_trained_run(run.path), load_with="x", sha256="x")
-    return card, _troubles({"": run}), json.dumps(result, allow_nan=False)
+    load_run_models([run.path])
+    result = run.result(*REQUIRED_FIELDS)
+    list(map(str, table_cells(COLUMNS, [result])))
+    card = model_card(load_trained_run(run.path), load_with="x", sha256="x")
+    return card, run_warnings({"": run}), json.dumps(result, allow_nan=False)
 
 
 def read_environment(path: Path) -> object:
-    return model_card(open_trained_run(path.parent), load_with="x", sha256="x")
+    return model_card(load_trained_run(path.parent), load_with="x", sha256="x")
 
 
-def read_metrics(path: Path) -> object:
-    lines = validation_lines(path)
+def read_validation(path: Path) -> object:
+    lines = read_validation_metrics(path)
     best = max(lines, key=lambda line: line.accuracy)
     return json.dumps([best.accuracy, best.step, lines[-1].images_per_second], allow_nan=False)
 
@@ -145,7 +140,7 @@ def read_metrics(path: Path) -> object:
 def read_robustness(path: Path) -> object:
     found = quick_robustness(open_run(path.parent))
     results = [RUN_RESULT | {"robustness": found}]
-    row = cells(robust_columns([results]), results)
+    row = table_cells(robustness_columns([results]), results)
     charts = [affine_chart({"x": [found["tests"]["affnist"]]})] if found["tests"].get("affnist") else []
     return row, charts, attack_curves({"x": [found["attacked"]]}) if found["attacked"] else None
 
@@ -153,20 +148,20 @@ def read_robustness(path: Path) -> object:
 def read_cell(path: Path) -> object:
     """A cell's result as 'torchcaps report' reads it."""
     spec = load_spec(path.parts[-3])
-    evidence = gather(spec, path.parents[2])[0]
+    evidence = gather_results(spec, path.parents[2])[0]
     return (
         build_table(evidence, path.parts[-2]),
-        table_pictures(evidence, path.parts[-2]),
-        made_with([read_result(path)]),
+        table_figures(evidence, path.parts[-2]),
+        describe_origin([read_result(path)]),
     )
 
 
 def read_checked(path: Path) -> object:
-    return check(read_settings(path))
+    return validate_config(read_settings(path))
 
 
 def read_packed(path: Path) -> object:
-    return problem_with(path, FILE)
+    return check_file(path, FILE)
 
 
 def read_kept(path: Path) -> object:
@@ -175,14 +170,14 @@ def read_kept(path: Path) -> object:
 
 @functools.cache
 def readers(folder: Path) -> dict[str, Reader]:
-    """All of them by name; ``folder`` is for making the good files."""
+    """All readers by name; valid files are created in ``folder``."""
     checkpoint = checkpoint_bytes(folder)
     cell = folder / "gu2021" / "table1" / f"{CELL}-laptop-seed0.json"
     cell.parent.mkdir(parents=True, exist_ok=True)
     (folder / "capsules").mkdir(exist_ok=True)
     runs = {name: write_run(folder / name) for name in ("result", "environment", "metrics", "robustness", "weights")}
     hubs = {name: save_pretrained(runs["result"], folder / name) for name in ("hub-config", "hub-weights")}
-    found = {f"data {name}": Reader(name, *pair) for name, pair in test_readers.READERS.items()}
+    found = {f"data {name}": Reader(name, *pair) for name, pair in READERS.items()}
     pictures = {
         f"picture {kind.lower()}": Reader(
             f"a.{kind.lower()}",
@@ -199,7 +194,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "checkpoint": Reader("c.safetensors", checkpoint, lambda path: load_checkpoint(path, *small_model())),
             "kept tensors": Reader("k.safetensors", checkpoint, read_kept),
             "settings": Reader(
-                "s.yaml", CONFIG.model_dump_json().encode(), lambda p: check(read_settings(p)), text=True
+                "s.yaml", CONFIG.model_dump_json().encode(), lambda p: validate_config(read_settings(p)), text=True
             ),
             "settings of a run": Reader(
                 "config.yaml", yaml.safe_dump(CONFIG.model_dump(mode="json")).encode(), read_run, text=True
@@ -218,7 +213,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "environment of a run": Reader(
                 "environment/environment.json", json.dumps(ENVIRONMENT).encode(), read_environment, text=True
             ),
-            "metrics of a run": Reader("metrics/metrics.csv", METRICS.encode(), read_metrics, text=True),
+            "metrics of a run": Reader("metrics/metrics.csv", METRICS.encode(), read_validation, text=True),
             "robustness of a run": Reader(
                 "robustness/robustness.json", json.dumps(ROBUSTNESS).encode(), read_robustness, text=True
             ),
@@ -243,14 +238,12 @@ def readers(folder: Path) -> dict[str, Reader]:
             "json": Reader("j.json", json.dumps(RESULT).encode(), read_json, text=True),
             "result": Reader("r.json", json.dumps(RESULT).encode(), read_result, text=True),
             "card": Reader("card.json", json.dumps(CARD).encode(), read_card, text=True),
-            "spec": Reader("spec.yaml", SPEC.encode(), lambda path: read_spec(_latin(path)), text=True),
-            "metrics": Reader("metrics.csv", METRICS.encode(), read_lines, text=True),
+            "spec": Reader("spec.yaml", SPEC.encode(), lambda path: parse_spec(_latin(path)), text=True),
+            "metrics": Reader("metrics.csv", METRICS.encode(), read_metrics, text=True),
             "table of pictures": Reader(
                 "t.csv", b"path,label\na.png,cat\nb.png,dog\n", own_images.list_table, text=True
             ),
-            "verified gz": Reader(
-                "inside.bin.gz", gzip.compress(bytes(600)), refusing(lambda p: problem_with(p, FILE))
-            ),
+            "verified gz": Reader("inside.bin.gz", gzip.compress(bytes(600)), refusing(lambda p: check_file(p, FILE))),
             "tar": Reader(
                 "a.tgz",
                 tar_bytes(),

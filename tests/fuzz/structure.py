@@ -41,7 +41,7 @@ FILLED = [b"\xff", b"\x7f", b"\x00", b"\x80", b"\x01"]  # all bits set is NaN in
 
 
 def change_structure(content: bytes, name: str, seed: str) -> bytes:
-    """A good file with one to three fields changed; ``name`` says by its suffix what kind of file it is."""
+    """A valid file with one to three fields changed; the suffix of ``name`` gives its format."""
     draw = random.Random(seed)
     suffix = Path(name).suffix
     if suffix == ".safetensors":

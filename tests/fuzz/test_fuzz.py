@@ -1,4 +1,4 @@
-"""The quick form of ``python -m tests.fuzz``, and that it sees what is wrong."""
+"""The quick form of ``python -m tests.fuzz``, and that it detects failures."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tests.fuzz.mutate import damage
 from tests.fuzz.readers import Reader, readers
 from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
+
+pytestmark = pytest.mark.process
 
 ANSWERS = {"verified gz", "tar", "zip"}  # their checksum is made up, so they refuse every file
 
@@ -49,8 +51,8 @@ def die(inputs: int, seed: int, folder: Path) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def test_a_process_that_dies_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then too the result file is replaced: an old one must not go on saying that nothing was wrong."""
+def test_a_crashed_process_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result file is replaced in this case too, so that an old one does not report success."""
     monkeypatch.setattr(fuzz, "work", die)
     out = tmp_path / "fuzz.json"
     assert fuzz.main(["--inputs", "29", "--out", str(out)]) == 1
@@ -59,7 +61,7 @@ def test_a_process_that_dies_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
     assert report["wrong"] == ["0/spec/7: the process ended with -11 (negative: a signal)"]
 
 
-def test_growing_memory_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growing_memory_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "MOST_MEGABYTES", -1)
     campaign.work(29, 0, tmp_path)
     (wrong,) = json.loads((tmp_path / COUNTS).read_text())["wrong"]

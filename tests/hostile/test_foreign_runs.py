@@ -1,4 +1,4 @@
-"""Run directories that somebody else made: every wrong value ends in one sentence, before memory is taken."""
+"""Untrusted run directories: every invalid value raises a clear error before memory is allocated."""
 
 from __future__ import annotations
 
@@ -18,24 +18,22 @@ from safetensors.torch import load_file, save_file
 import torchcaps
 from tests.fuzz.good import CONFIG, RESULT, ROBUSTNESS, RUN_RESULT, small_model, write_run
 from tests.hostile.test_sizes import claim
-from torchcaps.compare.job import Comparison
+from torchcaps.compare.job import ComparisonResults
 from torchcaps.compare.report import _table
-from torchcaps.compare.robustness import quick_robustness
-from torchcaps.compare.table import NEEDED
-from torchcaps.demo.served import open_runs
+from torchcaps.compare.table import REQUIRED_FIELDS, quick_robustness
+from torchcaps.demo.served import load_run_models
 from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate import evaluate_run
 from torchcaps.files import read_json
-from torchcaps.hub import from_folder, save_pretrained
-from torchcaps.reproduce.cells import _troubles
+from torchcaps.pretrained.hub import from_folder, save_pretrained
 from torchcaps.reproduce.estimate import Estimator
 from torchcaps.reproduce.report import report_paper
 from torchcaps.reproduce.results import read_result
-from torchcaps.reproduce.runner import Folders
+from torchcaps.reproduce.runner import Folders, run_warnings
 from torchcaps.reproduce.spec import load_spec
-from torchcaps.train import RunFolder, fit, load, new_run, open_run, read_lines, resolve
-from torchcaps.train.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
-from torchcaps.train.optimizer import make_optimizer
+from torchcaps.train import RunFolder, fit_run, load, new_run, open_run, read_metrics, resolve
+from torchcaps.train.checkpoint import TrainingProgress, load_checkpoint, read_progress, save_checkpoint
+from torchcaps.train.optimizers import make_optimizer
 
 HEADER = "step,epoch,split,loss,accuracy,learning_rate,images_per_second,seconds\n"
 
@@ -65,7 +63,7 @@ def refused(read: Callable[[], object], message: str | None = None) -> None:
 
 def test_the_good_run_is_read(run: RunFolder) -> None:
     assert load(run.path).classes == len(CONFIG.class_names)
-    assert open_runs([run.path])[0].test_accuracy == RUN_RESULT["test_accuracy"]
+    assert load_run_models([run.path])[0].test_accuracy == RUN_RESULT["test_accuracy"]
     assert _compared(run).startswith("<div")
     assert evaluate_run(run)["validation_accuracy"] == 0.8
 
@@ -83,7 +81,7 @@ def test_the_good_run_is_read(run: RunFolder) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("key", ["learning_rate", "epochs", "image_shape", "options", "stop_at_accuracy"])
-def test_a_number_that_no_setting_has(run: RunFolder, key: str, value: str) -> None:
+def test_numbers_outside_the_range_of_a_setting(run: RunFolder, key: str, value: str) -> None:
     settings = yaml.safe_load(run.config_file.read_text())
     del settings[key]
     given = f"{{hidden: {value}}}" if key == "options" else value
@@ -94,7 +92,7 @@ def test_a_number_that_no_setting_has(run: RunFolder, key: str, value: str) -> N
 @pytest.mark.parametrize(
     "change",
     [
-        {"image_shape": [1, 28, 10**6]},
+        {"image_shape": [1, 28, 10**9]},
         {"image_shape": [1, -28, -28]},
         {"image_shape": [1, 60_000, 60_000], "model": "convnet-avg", "options": {}},  # its weights fit any size
         {"model": "ar-capsnet", "options": {"layers": 10**9}},
@@ -102,7 +100,9 @@ def test_a_number_that_no_setting_has(run: RunFolder, key: str, value: str) -> N
         {"model": "matrix-capsnet", "options": {"routing_options": {"iterations": 10**9}}},
         {"model": "capsnet", "options": {"hidden": [8] * 2_000}},
         {"model": "capsnet", "options": {"filters": True}},
+        {"model": "capsnet", "options": {"types": True}},  # is built, and fails at the first image
         {"model": "capsnet", "options": {"filters": "8"}},
+        {"options": {"filters": [2, 0], "hidden": 8}},  # is built, and fails at the first image
     ],
 )  # fmt: skip
 def test_settings_that_would_never_end(run: RunFolder, change: dict[str, Any], little_memory: None) -> None:
@@ -122,6 +122,12 @@ def test_sizes_that_are_too_large_only_together(settings: dict[str, Any], little
     side = settings.pop("size", 28)
     config = resolve(**settings, data="glyphs").model_copy(update={"image_shape": (1, side, side)})
     refused(config.build_model, "bytes of weights")
+
+
+def test_an_image_counts_with_all_its_channels() -> None:
+    """Few weights, but an image of gigabytes."""
+    config = resolve(model="lenet", data="glyphs").model_copy(update={"image_shape": (1 << 24, 28, 28)})
+    refused(lambda: config.model_copy(update={"options": {"filters": (1, 1), "hidden": 1}}).check_model(), "for one")
 
 
 @pytest.mark.parametrize("hub", [False, True])
@@ -161,22 +167,22 @@ BAD_WEIGHTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("kind", BAD_WEIGHTS)
-def test_weights_that_are_no_finite_numbers(run: RunFolder, tmp_path: Path, kind: str) -> None:
+def test_weights_that_are_not_finite(run: RunFolder, tmp_path: Path, kind: str) -> None:
     folder = save_pretrained(run.path, tmp_path / "hub")
     _changed(run.best, BAD_WEIGHTS[kind])
     _changed(folder / "model.safetensors", BAD_WEIGHTS[kind])
     refused(lambda: load(run.path), "best.safetensors")
     refused(lambda: torchcaps.from_pretrained(folder), "model.safetensors")
     last = tmp_path / "last.safetensors"
-    save_checkpoint(last, *small_model(), Progress(step=3))
+    save_checkpoint(last, *small_model(), TrainingProgress(step=3))
     _changed(last, BAD_WEIGHTS[kind])
     refused(lambda: load_checkpoint(last, *small_model()), "last.safetensors")
 
 
 @pytest.mark.parametrize("kind", BAD_WEIGHTS)
-def test_an_optimizer_state_that_is_no_finite_number(tmp_path: Path, kind: str) -> None:
+def test_an_optimizer_state_that_is_not_finite(tmp_path: Path, kind: str) -> None:
     last = tmp_path / "last.safetensors"
-    save_checkpoint(last, *small_model(), Progress(step=3))
+    save_checkpoint(last, *small_model(), TrainingProgress(step=3))
     tensors = load_file(last)
     changed = BAD_WEIGHTS[kind](tensors["optimizer.0.exp_avg"])
     save_file({**tensors, "optimizer.0.exp_avg": changed}, last, {"progress": "{}"})
@@ -190,7 +196,7 @@ def test_an_optimizer_state_that_is_no_finite_number(tmp_path: Path, kind: str) 
         {"step": True}, {"best_accuracy": 10**400}, {"best_accuracy": 2.0}, {"step": 1.5},
     ],
 )  # fmt: skip
-def test_counters_that_no_run_has(tmp_path: Path, progress: object) -> None:
+def test_impossible_counters(tmp_path: Path, progress: object) -> None:
     last = tmp_path / "last.safetensors"
     save_file({"model.weight": torch.zeros(1)}, last, {"progress": json.dumps(progress)})
     refused(lambda: read_progress(last), "counters")
@@ -213,15 +219,15 @@ def test_a_header_whose_tensors_share_bytes_is_refused(tmp_path: Path, run: RunF
 
 def _compared(run: RunFolder) -> str:
     """The table of a comparison that takes this run as it is."""
-    result = run.result(*NEEDED) | {"robustness": quick_robustness(run)}
-    return _table(Comparison(run.path, {"a": [run]}, {"a": [result]}))
+    result = run.result(*REQUIRED_FIELDS) | {"robustness": quick_robustness(run)}
+    return _table(ComparisonResults(run.path, {"a": [run]}, {"a": [result]}))
 
 
 OPEN: dict[str, Callable[[RunFolder], object]] = {
-    "serve": lambda run: open_runs([run.path]),
+    "serve": lambda run: load_run_models([run.path]),
     "card": lambda run: save_pretrained(run.path, run.path / "hub"),
     "compare": _compared,
-    "reproduce": lambda run: _troubles({"": run}),
+    "reproduce": lambda run: run_warnings({"": run}),
 }
 
 
@@ -307,7 +313,7 @@ def test_robustness_of_the_wrong_kind(run: RunFolder, content: object) -> None:
         HEADER + "9" * 400 + ",1.0,validation,,0.8,0.001,99,1\n", HEADER + "50,1.0,validation,,0.8,0.001,99,-1\n",
     ],
 )  # fmt: skip
-def test_metrics_that_say_nothing(run: RunFolder, content: str | None) -> None:
+def test_metrics_without_valid_rows(run: RunFolder, content: str | None) -> None:
     run.metrics_file.unlink()
     if content is not None:
         run.metrics_file.write_text(content)
@@ -316,7 +322,7 @@ def test_metrics_that_say_nothing(run: RunFolder, content: str | None) -> None:
 
 def test_a_line_of_metrics_that_was_cut_short_is_left_out(run: RunFolder) -> None:
     run.metrics_file.write_text(HEADER + "50,1.0,train,0.5,0.9,0.001,99,1\n100,2.0,train,0.")
-    assert [line.step for line in read_lines(run.metrics_file)] == [50]
+    assert [line.step for line in read_metrics(run.metrics_file)] == [50]
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "[1, 1e999]", '{"a": ' + "1" * 400 + "}", "-9223372036854775809"])
@@ -370,15 +376,17 @@ def test_details_that_cannot_be_drawn(tmp_path: Path, details: dict[str, Any]) -
 def test_claims_of_a_whole_file_are_refused_by_their_sum(run: RunFolder, little_memory: None) -> None:
     names = [f"model.{name}" for name in load_file(run.best)]
     claim(run.best, {name: [1 << 28] for name in names[:6]}, sparse=True)  # six gigabytes of nothing
-    refused(lambda: load(run.path), "does not fit this model|damaged or cut short")
+    refused(lambda: load(run.path), "does not fit this model|damaged or truncated")
 
 
 def test_counters_beyond_the_end_of_a_run_end_it(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"train_images": 40, "epochs": 1})
     started = new_run(config, tmp_path / "run")
     model = config.build_model()
-    save_checkpoint(started.last, model, make_optimizer(model, config), Progress(step=10**9, validated_at=10**9))
-    assert fit(started).step == 10**9
+    save_checkpoint(
+        started.last, model, make_optimizer(model, config), TrainingProgress(step=10**9, validated_at=10**9)
+    )
+    assert fit_run(started).step == 10**9
 
 
 def test_a_sentence_about_many_options_is_short() -> None:

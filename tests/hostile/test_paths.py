@@ -14,15 +14,16 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.train import tiny  # noqa: F401  (registers the model)
+from tests.helpers import tiny_model  # noqa: F401  (registers the model)
 from torchcaps.cli.main import main
-from torchcaps.data import own_images, sources
-from torchcaps.data.sources import PyPIWheel, take_from_tar
-from torchcaps.data.verified import File
+from torchcaps.data.datasets import image_folder
+from torchcaps.data.io import sources
+from torchcaps.data.io.download import File
+from torchcaps.data.io.sources import PyPIWheel, take_from_tar
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import read_json
 from torchcaps.plugins import load_plugin, loaded_plugins
-from torchcaps.train import fit, new_run, resolve
+from torchcaps.train import fit_run, new_run, resolve
 
 WANTED = File("digits.bin", 20, "sha256:0")
 NAMES = ["../escaped", "/tmp/torchcaps-escaped", "package/../../escaped", "package/digits.bin/../../../escaped"]
@@ -91,11 +92,11 @@ def test_pictures_outside_the_folder_are_not_read(tmp_path: Path) -> None:
     (root / "cat" / "device.png").symlink_to("/dev/zero")
     (root / "cat" / "loop.png").symlink_to("loop.png")
     os.mkfifo(root / "cat" / "pipe.png")  # reading it would wait for ever
-    found = own_images.open_images(root, size=8)
+    found = image_folder.open_images(root, size=8)
     assert found.train.class_names == ("bird", "cat")
     assert len(found.skipped) == 5
     with pytest.raises(TorchcapsError, match="5 of 11 pictures cannot be used"):
-        own_images.open_images(root, size=8, strict=True)
+        image_folder.open_images(root, size=8, strict=True)
 
 
 @pytest.mark.parametrize("path", ["../outside/secret.png", "/etc/passwd", "a/../../outside/secret.png"])
@@ -106,15 +107,15 @@ def test_a_table_cannot_name_pictures_outside(tmp_path: Path, path: str) -> None
     table = tmp_path / "root" / "table.csv"
     table.write_text(f"path,label\n{path},cat\n{path},dog\n")
     with pytest.raises(TorchcapsError, match="2 of 2 pictures cannot be used"):
-        own_images.open_images(table, size=8, strict=True)
+        image_folder.open_images(table, size=8, strict=True)
 
 
 def test_a_run_whose_folders_are_links_is_not_written_to(tmp_path: Path) -> None:
     run = new_run(resolve(model="tiny", data="glyphs", train_images=50, epochs=1, device="cpu"), tmp_path / "run")
     (tmp_path / "home").mkdir()
     (run.path / "checkpoints").symlink_to(tmp_path / "home")
-    with pytest.raises(TorchcapsError, match="leads out of the run's folder"):
-        fit(run)
+    with pytest.raises(TorchcapsError, match="leads out of the run directory"):
+        fit_run(run)
     assert everything_in(tmp_path / "home") == set()
 
 
@@ -131,13 +132,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     config = resolve(**settings, options={"filters": 8, "types": 2, "hidden": [16, 16]})
     run = new_run(config, tmp_path_factory.mktemp("trained") / "run")
-    fit(run)
+    fit_run(run)
     return run.path
 
 
 WRITERS = {
     "explain": ["explain", "RUN", "0", "--only", "dead"],
-    "evaluation": ["evaluate", "RUN", "--on", "affnist", "--images", "4"],
+    "evaluation": ["evaluate", "RUN", "--on", "affnist", "--test-images", "4"],
     "checkpoints": ["train", "--resume", "RUN"],
     "tensorboard": ["train", "--resume", "RUN"],
 }
@@ -162,14 +163,14 @@ def test_no_command_writes_through_a_link_in_a_run(
         main()
     assert everything_in(tmp_path / "home") == before
     assert stopped.value.code == 2
-    assert f"{name} leads out of the run's folder" in " ".join(capsys.readouterr().err.split())
+    assert f"{name} leads out of the run directory" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("command", ["explain", "evaluation", "export", "clean"])
 def test_links_that_are_files_are_replaced_by_every_command(
     command: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a run that is reached through a link is written to as any other."""
+    """A run that is opened through a link is written like any other."""
     shutil.copytree(trained, tmp_path / "real")
     run = str(tmp_path / "run")
     Path(run).symlink_to("real")
@@ -199,7 +200,7 @@ def test_files_that_are_links_are_replaced_and_not_followed(tmp_path: Path) -> N
     (run.path / "checkpoints").mkdir()
     for link in (run.metrics_file, run.best):
         link.symlink_to(kept)
-    fit(run)
+    fit_run(run)
     assert kept.read_text() == "mine"
 
 
@@ -210,7 +211,7 @@ def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
 
 
 def test_a_plugin_is_loaded_by_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Python file in a run's folder, in a dataset or in the present folder is only a file."""
+    """Python files in a run, a dataset or the working directory are not executed."""
     config = resolve(model="tiny", data="glyphs", train_images=50, epochs=1, device="cpu")
     run = new_run(config, tmp_path / "run")
     monkeypatch.chdir(tmp_path)
@@ -218,7 +219,7 @@ def test_a_plugin_is_loaded_by_the_user_alone(tmp_path: Path, monkeypatch: pytes
     for folder in (tmp_path, run.path):
         (folder / "plugin.py").write_text("open('ran', 'w')")
         (folder / "torchcaps_plugin.py").write_text("open('ran', 'w')")
-    fit(run)
+    fit_run(run)
     assert not list(tmp_path.rglob("ran"))
     assert loaded_plugins() == before
     for name in ("missing.py", "run", "plugin.txt"):

@@ -1,4 +1,4 @@
-"""A pickle is a program. Whatever it is called, it is never run."""
+"""Pickles are never loaded, whatever their file name."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import torch
 
 import torchcaps
 from tests.fuzz.readers import readers
-from tests.train import tiny  # noqa: F401  (registers the model)
+from tests.helpers import tiny_model  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import RunFolder, fit, new_run, resolve
+from torchcaps.train import RunFolder, fit_run, new_run, resolve
 
 SOURCE = Path(torchcaps.__file__).parent
 
 
 class Program:
-    """When it is unpickled, it makes a file."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,7 +74,7 @@ def test_a_strangers_run_with_a_pickle_is_refused(tmp_path: Path, name: str, for
 
 
 def use(run: RunFolder, name: str) -> object:
-    return fit(run) if name.startswith("last") else torchcaps.load(run.path)
+    return fit_run(run) if name.startswith("last") else torchcaps.load(run.path)
 
 
 def test_a_zip_of_pickles_is_no_wheel(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_zip_of_pickles_is_no_wheel(tmp_path: Path) -> None:
         archive.writestr("package/inside.bin", pickle.dumps(Program(tmp_path / "ran")))
     reader = readers(tmp_path)["zip"]
     (tmp_path / reader.file).write_bytes(stream.getvalue())
-    with pytest.raises(TorchcapsError, match="cut short"):
+    with pytest.raises(TorchcapsError, match="truncated"):
         reader.read(tmp_path / reader.file)
     assert not (tmp_path / "ran").exists()
 

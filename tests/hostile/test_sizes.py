@@ -1,4 +1,4 @@
-"""Headers may claim anything: sizes are compared with what is there before memory is asked for."""
+"""Sizes in file headers are checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from PIL import Image
 from torch import nn
 
 from tests.fuzz.good import small_model
-from torchcaps.data.images import read_picture
+from torchcaps.data.io.pictures import read_picture
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import MOST_TEXT, read_json
-from torchcaps.train import read_lines, resolve
+from torchcaps.train import read_metrics, resolve
 from torchcaps.train.checkpoint import load_checkpoint, load_weights
 
 TERABYTE = 1 << 40
@@ -25,7 +25,7 @@ TERABYTE = 1 << 40
 
 @pytest.fixture(autouse=True)
 def little_memory() -> Iterator[None]:
-    """No test here may need more than half a gigabyte."""
+    """Limit the memory of the tests to half a gigabyte."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
@@ -58,25 +58,25 @@ def claim(path: Path, tensors: dict[str, list[int]], *, sparse: bool, metadata: 
 )
 def test_weights_that_claim_a_terabyte(tmp_path: Path, tensors: dict[str, list[int]], sparse: bool) -> None:
     path = claim(tmp_path / "x.safetensors", tensors, sparse=sparse)
-    with pytest.raises(TorchcapsError, match=r"does not fit this model|damaged or cut short"):
+    with pytest.raises(TorchcapsError, match=r"does not fit this model|damaged or truncated"):
         load_weights(path, nn.Linear(3, 2))
 
 
 @pytest.mark.parametrize("claimed", [TERABYTE, 4 << 30])  # more than can be mapped; more than may be read
-def test_an_optimiser_that_claims_much(tmp_path: Path, claimed: int) -> None:
+def test_an_optimizer_that_claims_much(tmp_path: Path, claimed: int) -> None:
     tensors = {"model.weight": [2, 3], "model.bias": [2], "optimizer.0.exp_avg": [claimed // 4]}
     path = claim(tmp_path / "x.safetensors", tensors, sparse=True, metadata={"progress": "{}"})
-    with pytest.raises(TorchcapsError, match=r"does not fit this optimiser|damaged or cut short"):
+    with pytest.raises(TorchcapsError, match=r"does not fit this optimizer|damaged or truncated"):
         load_checkpoint(path, *small_model())
 
 
 @pytest.mark.parametrize(
     "state", ["optimizer.0.evil", "optimizer.7.exp_avg", "optimizer.99999999999999.x", "optimizer."]
 )
-def test_an_optimiser_with_a_state_that_nobody_wrote(tmp_path: Path, state: str) -> None:
+def test_an_optimizer_with_a_state_that_nobody_wrote(tmp_path: Path, state: str) -> None:
     tensors = {"model.weight": [2, 3], "model.bias": [2], state: [2, 3]}
     path = claim(tmp_path / "x.safetensors", tensors, sparse=True, metadata={"progress": "{}"})
-    with pytest.raises(TorchcapsError, match="does not fit this optimiser"):
+    with pytest.raises(TorchcapsError, match="does not fit this optimizer"):
         load_checkpoint(path, *small_model())
 
 
@@ -84,7 +84,7 @@ def test_an_optimiser_with_a_state_that_nobody_wrote(tmp_path: Path, state: str)
 def test_a_header_that_claims_to_be_huge(tmp_path: Path, length: int) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(struct.pack("<Q", length) + b"{}")
-    with pytest.raises(TorchcapsError, match="damaged or cut short"):
+    with pytest.raises(TorchcapsError, match="damaged or truncated"):
         load_weights(path, nn.Linear(3, 2))
 
 
@@ -110,7 +110,7 @@ def test_a_text_without_end(tmp_path: Path) -> None:
     path.touch()
     with path.open("r+b") as file:
         file.truncate(TERABYTE)
-    for read in (read_json, read_lines):
+    for read in (read_json, read_metrics):
         with pytest.raises(TorchcapsError, match=f"holds more than {MOST_TEXT:,} bytes"):
             read(path)
 
@@ -127,7 +127,7 @@ def test_metrics_that_no_csv_reader_takes(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     good = "step,epoch,split,loss,accuracy,learning_rate,images_per_second,seconds\n1,1,train,1,1,1,1,1\n"
     path.write_text(good + '"' + "x" * 200_000 + '"\n\0\n9' + "9" * 5000 + ",1,train,1,1,1,1,1\n")
-    assert [line.step for line in read_lines(path)] == [1]
+    assert [line.step for line in read_metrics(path)] == [1]
 
 
 def test_a_picture_that_claims_to_be_huge(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.plain_yaml import MOST_BYTES, parse_yaml
+from torchcaps.files import MOST_BYTES, parse_yaml
+from torchcaps.reproduce.spec import parse_spec
 from torchcaps.train import open_run, read_settings
-from torchcaps.train.config import check
+from torchcaps.train.config import validate_config
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -58,5 +59,11 @@ def test_plain_values_are_read(tmp_path: Path) -> None:
 
 def test_a_value_that_is_long_makes_no_long_sentence() -> None:
     with pytest.raises(TorchcapsError) as caught:
-        check({"model": ["x" * 10_000] * 100})
+        validate_config({"model": ["x" * 10_000] * 100})
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("value", ["1" + ":59" * 400 + ".5", "0001-01-01T00:00:00+23:59"])
+def test_a_spec_with_a_number_or_date_out_of_range(value: str) -> None:
+    with pytest.raises(TorchcapsError, match="the text is not"):
+        parse_spec(f"paper: {value}\n")

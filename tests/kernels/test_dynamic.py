@@ -1,4 +1,4 @@
-"""The fused form of dynamic routing is held to its plain definition and to the paper's loops."""
+"""Fused dynamic routing agrees with the plain implementation and with the loop reference."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from torch import Tensor
 from tests.kernels.test_em import worst
 from tests.reference import dynamic as reference
 from torchcaps.functional import squash
-from torchcaps.kernels.choice import use_kernels
-from torchcaps.layers import CapsuleLayer, Capsules, DenseTransform
+from torchcaps.kernels import dynamic
+from torchcaps.kernels.dispatch import use_kernels
+from torchcaps.layers import CapsuleLayer, Capsules, DenseTransform, SharedTransform, Transform
 from torchcaps.routing import create_routing
 
 
-def make(iterations: int, size: int = 16) -> tuple[CapsuleLayer, Capsules]:
-    transform = DenseTransform(12, 5, 8, size)
-    torch.nn.init.normal_(transform.weight)
-    layer = CapsuleLayer(transform, create_routing("dynamic", transform.shape, iterations=iterations), squash)
-    return layer, Capsules(torch.randn(3, 2, 2, 3, 8, requires_grad=True))
+def make(
+    iterations: int, size: int = 16, *, kind: type[Transform] = DenseTransform, inner: int = 8, routing: str = "dynamic"
+) -> tuple[CapsuleLayer, Capsules]:
+    """A layer and 18 images: one full tile of the loops, and one that is almost empty."""
+    transform = kind(12, 5, inner, size)
+    torch.nn.init.normal_(transform.weight, std=0.2)  # large votes amplify the rounding of both forms
+    options = {"iterations": iterations} if routing == "dynamic" else {}
+    layer = CapsuleLayer(transform, create_routing(routing, transform.shape, **options), squash)
+    return layer, Capsules(torch.randn(18, 2, 2, 3, inner, requires_grad=True))
 
 
 def gradients(layer: CapsuleLayer, capsules: Capsules) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -29,15 +34,42 @@ def gradients(layer: CapsuleLayer, capsules: Capsules) -> tuple[Tensor, tuple[Te
     return out.detach(), torch.autograd.grad((out * slopes).sum(), [capsules.pose, *layer.parameters()])
 
 
-@pytest.mark.parametrize("size", [16, 6])
+@pytest.mark.parametrize("kind", [DenseTransform, SharedTransform])
+@pytest.mark.parametrize(("size", "inner"), [(16, 8), (6, 5)])
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5])
-def test_agrees_with_the_plain_form_and_its_gradient(iterations: int, size: int) -> None:
-    layer, capsules = make(iterations, size)
+def test_agrees_with_the_plain_form_and_its_gradient(
+    iterations: int, size: int, inner: int, kind: type[Transform], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamic, "CHUNK", 5 * 16 * 5 * size)  # gradients of five children's votes at a time
+    layer, capsules = make(iterations, size, kind=kind, inner=inner)
+    assert layer._route_factors(capsules) is not None
     fused, fused_gradients = gradients(layer, capsules)
     with use_kernels("plain"):
         plain, plain_gradients = gradients(layer, capsules)
     assert worst([fused], [plain]) < 1e-5
     assert worst(fused_gradients, plain_gradients) < 1e-4
+
+
+@pytest.mark.parametrize("kind", [DenseTransform, SharedTransform])
+def test_uniform_routing_sums_before_it_multiplies(kind: type[Transform]) -> None:
+    layer, capsules = make(1, kind=kind, routing="uniform")
+    assert layer._route_factors(capsules) is not None
+    fused, fused_gradients = gradients(layer, capsules)
+    with use_kernels("plain"):
+        assert layer._route_factors(capsules) is None
+        plain, plain_gradients = gradients(layer, capsules)
+    assert worst([fused], [plain]) < 1e-5
+    assert worst(fused_gradients, plain_gradients) < 1e-5
+
+
+def test_a_few_images_use_the_plain_form_unless_forced() -> None:
+    layer, capsules = make(3)
+    few = Capsules(capsules.pose.detach()[: dynamic.FEWEST_IMAGES - 1])
+    assert layer._route_factors(few) is None
+    expected = layer(few).pose
+    with use_kernels("fast"):
+        assert layer._route_factors(few) is not None
+        assert worst([layer(few).pose], [expected]) < 1e-5
 
 
 def test_agrees_with_the_paper_s_loops() -> None:
@@ -92,7 +124,7 @@ def test_an_empty_batch(choice: str, iterations: int) -> None:
     assert not any(slope.any() for slope in slopes)
 
 
-def test_memory_is_given_back() -> None:
+def test_memory_is_freed() -> None:
     layer, capsules = make(3)
     routed = layer._route_factors(capsules)
     assert routed is not None

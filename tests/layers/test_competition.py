@@ -1,4 +1,4 @@
-"""Competition over all parents of a child, in the layers where one child is seen from several positions."""
+"""Competition over all parents of a child, in layers where several positions see the same child."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_corner_child_has_one_position_and_an_inner_child_all_of_them() -> Non
     shares = softmax_over_parents(torch.zeros(1, 9, 18, 3), layer.child_index)
     assert shares[0, 0, 0, 0] == pytest.approx(1 / 3)  # corner: three types at one position
     assert shares[0, 0, 2, 0] == pytest.approx(1 / 6)  # border: two positions
-    assert shares[0, 0, 16, 0] == pytest.approx(1 / 27)  # centre: nine positions
+    assert shares[0, 0, 16, 0] == pytest.approx(1 / 27)  # center: nine positions
 
 
 def test_shares_are_exact_far_from_zero() -> None:
@@ -80,7 +80,7 @@ def test_compiles_in_one_graph() -> None:
     torch.testing.assert_close(compiled(logits, layer.child_index), softmax_over_parents(logits, layer.child_index))
 
 
-def normalised(votes: Tensor, axis: tuple[int, ...]) -> Tensor:
+def normalized(votes: Tensor, axis: tuple[int, ...]) -> Tensor:
     """Dynamic routing of public code: couplings that sum to one over these axes of (P, I, J)."""
     logits = torch.zeros(votes.shape[:-1])
     for _ in range(3):
@@ -99,4 +99,4 @@ def test_dynamic_routing_competes_over_all_parents() -> None:
     expected = dynamic.competing_dynamic_routing(votes[0].tolist(), numbered(layer, (5, 5)), 3)
     torch.testing.assert_close(got, torch.tensor(expected), rtol=1e-5, atol=1e-6)
     for wrong in ((2,), (1,)):  # over the types of one position; over children
-        assert not torch.allclose(got, normalised(votes[0], wrong), atol=1e-2)
+        assert not torch.allclose(got, normalized(votes[0], wrong), atol=1e-2)

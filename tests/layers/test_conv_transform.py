@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from tests.reference.competition import windows
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import Capsules, ConvTransform
+from torchcaps.layers import Capsules, ConvTransform, PositionSharedTransform, Transform
+from torchcaps.models import create_model
 
 CASES = [
     ("right", (4, 4), (4, 4)),
@@ -62,7 +65,7 @@ def test_gradient_in_double_precision() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(TorchcapsError, match="window of 5 with stride 1 does not fit 4x6 capsules"):
+    with pytest.raises(TorchcapsError, match="kernel of 5 with stride 1 does not fit 4x6 capsules"):
         ConvTransform((4, 6), 2, 3, kernel=5)
     with pytest.raises(TorchcapsError, match="1 <= stride <= kernel"):
         ConvTransform((9, 9), 2, 3, kernel=2, stride=3)
@@ -72,3 +75,34 @@ def test_what_does_not_fit_is_refused() -> None:
         ConvTransform((9, 9), 2, 3, kernel=2, parent_pose=(4, 2), multiply="left")
     with pytest.raises(TorchcapsError, match="side of the transform 'rigth' is unknown: did you mean 'right'"):
         ConvTransform((9, 9), 2, 3, kernel=2, multiply="rigth")
+
+
+@pytest.mark.parametrize("multiply", ["right", "left"])
+@pytest.mark.parametrize("kind", ["conv", "class"])
+def test_a_transform_that_starts_near_the_identity_passes_poses_on(multiply: str, kind: str) -> None:
+    settings: dict[str, Any] = {"multiply": multiply, "start": "identity"}
+    layer: Transform = (
+        ConvTransform((3, 3), 2, 5, kernel=3, spread=0.0, **settings)
+        if kind == "conv"
+        else PositionSharedTransform((3, 3), 2, 5, spread=0.0, **settings)
+    )
+    children = torch.randn(2, 3, 3, 2, 16)
+    votes = layer(Capsules(children))
+    torch.testing.assert_close(votes, children.flatten(1, 3)[:, None, :, None].expand_as(votes))
+
+
+def test_the_noise_around_the_identity_is_a_tenth() -> None:
+    torch.manual_seed(0)
+    random, near = (ConvTransform((6, 6), 8, 8, kernel=3, start=start) for start in ("random", "identity"))
+    assert near.weight.shape == random.weight.shape
+    offset = near.weight.view(72, 4, 8, 4) - torch.eye(4)[:, None]
+    assert offset.std().item() == pytest.approx(0.1, rel=0.05)
+    assert offset.mean().item() == pytest.approx(0, abs=0.01)
+    assert random.weight.std().item() == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_start_that_is_impossible_is_refused() -> None:
+    with pytest.raises(TorchcapsError, match="needs equal poses, got 1x8 to 1x16: use start 'random'"):
+        ConvTransform((3, 3), 2, 5, child_pose=(1, 8), parent_pose=(1, 16), kernel=3, start="identity")
+    with pytest.raises(TorchcapsError, match="start of the transform 'identty' is unknown: did you mean 'identity'"):
+        create_model("matrix-capsnet", start="identty")

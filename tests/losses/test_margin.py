@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.reference import losses as reference
-from torchcaps.losses import margin_loss, one_hot, reconstruction_loss
+from torchcaps.losses import losses, margin_loss, one_hot, reconstruction_loss
 
 
 def test_margin_loss_agrees_with_the_reference() -> None:
@@ -24,3 +24,10 @@ def test_reconstruction_loss_is_a_sum_over_pixels() -> None:
     drawn, wanted = torch.rand(3, 2, 4, 4), torch.rand(3, 2, 4, 4)
     expected = reference.squared_error(drawn.flatten(1).tolist(), wanted.flatten(1).tolist())
     assert reconstruction_loss(drawn, wanted).item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("name", "upper"), [("margin", 0.9), ("margin-0.7", 0.7), ("margin-0.6", 0.6)])
+def test_upper_margins_by_name(name: str, upper: float) -> None:
+    scores, targets = torch.tensor([[0.5, 0.3]]), torch.tensor([[1.0, 0.0]])
+    expected = (upper - 0.5) ** 2 + 0.5 * (0.3 - 0.1) ** 2
+    assert losses.get(name).compute(scores, scores, targets, 0.0).item() == pytest.approx(expected)

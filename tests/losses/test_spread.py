@@ -34,6 +34,6 @@ def test_gradient_in_double_precision() -> None:
 
 
 def test_two_labels_are_refused() -> None:
-    with pytest.raises(TorchcapsError, match="spread loss compares one true class with the others"):
+    with pytest.raises(TorchcapsError, match="spread loss needs exactly one true class per image"):
         spread_loss(torch.rand(2, 5), one_hot(torch.tensor([[0, 1], [2, 3]]), 5))
     assert losses.get("spread").single_label

@@ -1,4 +1,4 @@
-"""What holds for every model in the registry."""
+"""Properties of every model in the registry."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.choice import use_kernels
+from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.losses import losses, one_hot
 from torchcaps.models import Model, ModelRecord, create_model, models
-from torchcaps.train.schedules import make_schedule
+from torchcaps.train.optimizers import make_schedule, optimizers
 
 each_model = pytest.mark.parametrize("record", list(models), ids=lambda record: record.name)
 
@@ -104,7 +104,8 @@ def test_half_precision_is_close_to_float32(record: ModelRecord, dtype: torch.dt
     exact, model = build(record).eval(), build(record).eval().to(dtype)
     images = torch.cat([torch.rand(2, *record.image), torch.zeros(1, *record.image), torch.ones(1, *record.image)])
     expected, output = exact(images), model(images.to(dtype))
-    tolerance = 4 * torch.finfo(dtype).eps
+    # Layer normalization scales the rounding errors of short poses up.
+    tolerance = (8 if record.paper == "tsai2020" else 4) * torch.finfo(dtype).eps
     for name in ("scores", "pose"):
         wanted, found = getattr(expected, name), getattr(output, name)
         assert (wanted is None) == (found is None)
@@ -183,7 +184,7 @@ def test_a_saved_model_is_the_same_when_loaded(record: ModelRecord) -> None:
 def test_the_record_can_be_trained_and_told_apart_from_image_settings(record: ModelRecord) -> None:
     recipe = record.recipe
     assert recipe.loss in losses
-    assert recipe.optimizer in ("adam", "rmsprop")
+    assert recipe.optimizer in optimizers
     assert recipe.reconstruction in ("sum", "mean")
     assert make_schedule(recipe.schedule)(0) == pytest.approx(1.0)
     own = set(inspect.signature(create_model).parameters)

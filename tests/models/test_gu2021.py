@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+from torchcaps.errors import TorchcapsError
 from torchcaps.functional import squash
 from torchcaps.models import create_model
 
@@ -67,3 +68,16 @@ def test_convnet_cr_sums_groups_and_draws_from_one_while_convnet_r_draws_from_al
     other = output.pose.clone()
     other[:, 7] += 1
     assert not torch.equal(free.reconstruct(output, labels), free.reconstruct(output._replace(pose=other), labels))
+
+
+def test_units_may_have_a_relu() -> None:
+    for name in ("convnet-r", "convnet-cr"):
+        torch.manual_seed(0)
+        plain = create_model(name, size="laptop", decoder="none")
+        rectified = create_model(name, size="laptop", decoder="none", activation="relu")
+        rectified.load_state_dict(plain.state_dict())
+        images = torch.rand(2, 1, 28, 28)
+        assert plain(images).pose.min() < 0
+        assert torch.equal(rectified(images).pose, plain(images).pose.relu())
+    with pytest.raises(TorchcapsError, match="did you mean 'relu'"):
+        create_model("convnet-r", activation="rely")

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+import torchcaps
+from torchcaps.data import TensorImages, datasets
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import Capsules
 from torchcaps.models import Model, create_model
@@ -22,12 +24,12 @@ def weights(model: Model) -> int:
     ("name", "count"), [("matrix-capsnet", 316_256), ("matrix-capsnet-68k", 67_080), ("cnn-hinton2018", 4_252_549)]
 )
 def test_number_of_parameters(name: str, count: int) -> None:
-    assert weights(create_model(name, image_size=32, classes=5)) == count
+    assert weights(create_model(name, size="paper", image_size=32, classes=5)) == count
 
 
 def test_vector_poses_cost_sixteen_times_the_matrices() -> None:
     def transforms(pose: str) -> int:
-        model = create_model("matrix-capsnet", image_size=32, classes=5, pose=pose)
+        model = create_model("matrix-capsnet", size="paper", image_size=32, classes=5, pose=pose)
         return sum(each.numel() for name, each in model.named_parameters() if "transform" in name)
 
     assert transforms("vector") == 16 * transforms("matrix")
@@ -61,6 +63,7 @@ def test_any_image_that_leaves_a_grid(name: str, image_size: int, channels: int)
         {"routing": "dynamic"},
         {"routing": "uniform"},
         {"preprocess": "none"},
+        {"normalization": "rms"},
     ],
     ids=str,
 )
@@ -97,10 +100,28 @@ def test_poses_of_em_routing_are_not_squashed() -> None:
     assert pose.norm(dim=2).max() > 2
 
 
-def test_brightness_and_contrast_do_not_matter_when_standardised() -> None:
+def test_brightness_and_contrast_do_not_matter_when_standardized() -> None:
     model = create_model("matrix-capsnet", **SMALL)
     images = torch.rand(2, 1, 28, 28) * 0.5
     torch.testing.assert_close(model(images).scores, model(0.3 + images * 0.8).scores, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("data", ["smallnorb", "smallnorb-jpeg", "turntable"])
+@pytest.mark.parametrize("name", ["matrix-capsnet", "cnn-hinton2018"])
+def test_brightness_and_contrast_of_training_come_after_the_normalization(name: str, data: str) -> None:
+    """hinton2018, section 5: before it, standardization would undo them."""
+    record = datasets.get(data)
+    model = create_model(name, size="laptop", channels=2, classes=5, image_size=32)
+    images = TensorImages((torch.rand(64, 2, 32, 32) * 255).byte(), torch.arange(64) % 5, record.class_names)
+    seen = []
+    layer = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
+    layer.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]) if layer.training else None)
+    torchcaps.fit(model, images, images, steps=1, batch_size=64, loss="cross-entropy", augmentation=record.augmentation)
+    deviation, mean = torch.std_mean(seen[0], (1, 2, 3))
+    assert 0.19 < deviation.min() < 0.4
+    assert 1.6 < deviation.max() < 1.81
+    assert 0.15 < mean.max() < 0.25
+    assert -0.25 < mean.min() < -0.15
 
 
 def test_wrong_settings_are_refused_when_built() -> None:
@@ -110,7 +131,48 @@ def test_wrong_settings_are_refused_when_built() -> None:
         create_model("cnn-hinton2018", preprocess="standard")
     with pytest.raises(TorchcapsError, match="images of 16 pixels are too small"):
         create_model("matrix-capsnet", image_size=16)
+    with pytest.raises(TorchcapsError, match="normalization 'rmss' is unknown: did you mean 'rms'"):
+        create_model("matrix-capsnet", normalization="rmss")
     with pytest.raises(TorchcapsError, match="at least 1 filter and type"):
         create_model("matrix-capsnet", types=(8, 0, 8))
     with pytest.raises(TorchcapsError, match="the capsules below have only a pose"):
         create_model("capsnet", routing="em", nonlinearity="none")
+
+
+def test_poses_reach_the_class_layer_of_a_new_network() -> None:
+    """The votes of random matrices cancel in a parent's mean; near the identity they are passed on."""
+
+    def spread_of_poses(start: str) -> list[float]:
+        torch.manual_seed(0)
+        model = create_model("matrix-capsnet", size="laptop", start=start)
+        capsules = model.primary(model.features(model.preprocess(torch.rand(4, 1, 28, 28))))
+        spreads = []
+        for layer in model.capsules.layers:
+            capsules = layer(capsules)
+            spreads.append(capsules.pose.std().item())
+        return spreads[:2]
+
+    random, identity = spread_of_poses("random"), spread_of_poses("identity")
+    assert random[1] < 0.3 * random[0]
+    assert identity[1] > 0.5 * identity[0]
+    torch.manual_seed(0)
+    default = create_model("matrix-capsnet", size="laptop")
+    torch.manual_seed(0)
+    near = create_model("matrix-capsnet", size="laptop", start="identity")
+    assert all(torch.equal(one, other) for one, other in zip(default.parameters(), near.parameters(), strict=True))
+
+
+def test_normalized_poses_have_unit_size_below_the_class_layer_for_every_image() -> None:
+    """It costs no parameters, depends on no other image, and leaves the poses of the classes as they are."""
+    model = create_model("matrix-capsnet", size="laptop", normalization="rms")
+    plain = create_model("matrix-capsnet", size="laptop")
+    assert sum(each.numel() for each in model.parameters()) == sum(each.numel() for each in plain.parameters())
+    images = torch.rand(3, 1, 28, 28)
+    capsules = model.primary(model.features(model.preprocess(images)))
+    sizes = []
+    for layer in model.capsules.layers:
+        capsules = layer(capsules)
+        sizes.append(capsules.pose.square().mean((1, 2, 3, 4)).sqrt())
+    assert torch.allclose(torch.stack(sizes[:2]), torch.ones(2, 3), atol=1e-3)
+    assert (sizes[2] - 1).abs().min() > 0.01
+    assert torch.allclose(model(images).scores[:1], model(images[:1]).scores, atol=1e-6)

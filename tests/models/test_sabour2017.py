@@ -5,13 +5,14 @@ import torch
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import squash
-from torchcaps.layers import Decoder, VectorPrimary
+from torchcaps.layers import Decoder, PrimaryCapsules
 from torchcaps.models import create_model
 
 
 def count(**settings: object) -> int:
     with torch.device("meta"):
-        return sum(p.numel() for p in create_model("capsnet", **settings).parameters())  # type: ignore[arg-type]
+        model = create_model("capsnet", size="paper", **settings)  # type: ignore[arg-type]
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize(
@@ -24,8 +25,8 @@ def test_exact_parameter_counts(pixels: int, bare: int, with_decoder: int) -> No
 
 
 def test_a_primary_capsule_is_made_of_channels_at_one_place() -> None:
-    """Public code often cuts (C, H, W) straight into rows of eight, which groups neighbouring pixels."""
-    primary = VectorPrimary(3, types=4, size=8, kernel=3, stride=1, nonlinearity=lambda pose: pose)
+    """Public code often cuts (C, H, W) straight into rows of eight, which groups neighboring pixels."""
+    primary = PrimaryCapsules(3, types=4, size=8, kernel=3, stride=1, nonlinearity=lambda pose: pose)
     features = torch.randn(2, 3, 6, 7)
     maps, pose = primary.conv(features), primary(features).pose
     assert pose.shape == (2, 4, 5, 4, 8)
@@ -36,7 +37,7 @@ def test_a_primary_capsule_is_made_of_channels_at_one_place() -> None:
 
 
 def test_a_changed_place_changes_only_the_capsules_that_see_it() -> None:
-    primary = VectorPrimary(3, types=4, size=8, kernel=3, stride=1, nonlinearity=squash)
+    primary = PrimaryCapsules(3, types=4, size=8, kernel=3, stride=1, nonlinearity=squash)
     features = torch.randn(1, 3, 8, 8)
     changed = features.clone()
     changed[:, :, 0, 0] += 1

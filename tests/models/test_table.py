@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from torchcaps.models import models
-from torchcaps.models.table import model_rows, routing_rows
+from torchcaps.models.registry import model_rows, routing_rows
 from torchcaps.routing import routings
 
 

@@ -1,4 +1,4 @@
-"""Images that networks rarely meet, and whether a model's answers and gradients stay numbers."""
+"""Extreme images: outputs and gradients of a model must stay finite."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import ModelRecord, create_model
 from torchcaps.train import resolve
+from torchcaps.train.device import flush_denormals
 from torchcaps.train.objective import Objective
 
 Shape = tuple[int, int, int]
@@ -121,7 +122,8 @@ def stress(record: ModelRecord, inputs: int, *, batch: int = BATCH, seed: int = 
         images = draw_images(kind, batch, record.image, draw)
         objective.train(training)
         name = f"{kind}, {'training' if training else 'evaluation'}"
-        slope = check(objective, images, labels, name, found)
-        if found.images < inputs:
-            check(objective, (images + 0.3 * slope.sign()).clamp(0, 1), labels, f"{name}, attacked", found)
+        with flush_denormals() if training else contextlib.nullcontext():  # as in the training loop
+            slope = check(objective, images, labels, name, found)
+            if found.images < inputs:
+                check(objective, (images + 0.3 * slope.sign()).clamp(0, 1), labels, f"{name}, attacked", found)
     return found

@@ -1,4 +1,4 @@
-"""A training step of an AC-GAN with an optimiser for each network, losses written out by hand."""
+"""A training step of an AC-GAN with an optimizer for each network, losses written out by hand."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ Matrix = list[list[float]]
 
 
 def compactness(vectors: Matrix) -> float:
-    """KL of the normalised variances to uniform, for vectors [strength][dimension]."""
+    """KL of the normalized variances to uniform, for vectors [strength][dimension]."""
     return divergence(variance_shares(vectors))
 
 

@@ -1,4 +1,4 @@
-"""Who competes for a child, in plain Python numbers: all types at all positions that see it."""
+"""Reference for competition: all parent types at all positions that see a child, in plain Python."""
 
 from __future__ import annotations
 

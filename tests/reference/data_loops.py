@@ -20,7 +20,7 @@ def warp(picture: Picture, matrix: list[list[float]], shift: tuple[float, float]
     for row in range(rows):
         line = []
         for column in range(columns):
-            x = column + 0.5 - columns / 2 - shift[0]  # from the centre, in pixels
+            x = column + 0.5 - columns / 2 - shift[0]  # from the center, in pixels
             y = row + 0.5 - rows / 2 - shift[1]
             from_x = (d * x - b * y) / determinant + width / 2 - 0.5
             from_y = (-c * x + a * y) / determinant + height / 2 - 0.5

@@ -44,7 +44,9 @@ def em_routing(
     assigned = {place: 1 / len(rivals(*place)) for place in places}
     means: dict[tuple[int, int], Numbers] = {}
     for iteration in range(iterations):
-        inverse_temperature = final_lambda * (1 - 0.95 ** (iteration + 1))
+        # Rises as the authors' schedule does, and ends where that of three iterations ends.
+        rise = (1 - 0.95 ** (iteration + 1)) / (1 - 0.95**iterations)
+        inverse_temperature = rise * final_lambda * (1 - 0.95**3)
         variances, activations, masses = {}, {}, {}
         for p in range(positions):
             for j in range(parents):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 
 def margin_loss(lengths: list[list[float]], present: list[list[int]]) -> float:
     """sabour2017, equation 4: summed over classes, averaged over images."""
@@ -27,3 +30,19 @@ def spread_loss(activations: list[list[float]], labels: list[int], margin: float
             if label != truth:
                 total += max(0.0, margin - (image[truth] - activation)) ** 2
     return total / len(activations)
+
+
+def routing_free_energy(
+    votes: Any, a: list[float], r: Any, mean: Any, variance: Any, active: list[float], beta_u: Any, beta_a: Any
+) -> float:
+    """hinton2018, equation 4, of one image: votes[i][j][h], r[i][j] are the assignments, active[j] the parents."""
+    total = 0.0
+    for j, aj in enumerate(active):
+        total += aj * -beta_a[j] + aj * math.log(aj) + (1 - aj) * math.log(1 - aj)
+        for i, ai in enumerate(a):
+            for h, v in enumerate(variance[j]):
+                off = votes[i][j][h] - mean[j][h]
+                density = math.exp(-off * off / (2 * v)) / math.sqrt(2 * math.pi * v)
+                total -= ai * r[i][j] * math.log(density)
+            total += beta_u[j] * ai * r[i][j] + ai * r[i][j] * math.log(r[i][j])
+    return total

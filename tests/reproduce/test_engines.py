@@ -1,4 +1,4 @@
-"""Workers on this machine and on a cluster end with the same results as one process."""
+"""Local workers and Slurm jobs give the same results as one process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, install_command
 from torchcaps.reproduce import engines
-from torchcaps.reproduce.engines import run_on
+from torchcaps.reproduce.engines import default_workers, run_on_engine
+from torchcaps.reproduce.jobs import Job, plan_jobs
 from torchcaps.reproduce.results import find_results
-from torchcaps.reproduce.runner import Call, Folders, failures, state_of
-from torchcaps.reproduce.spec import read_spec
-from torchcaps.reproduce.work import Work, plan
+from torchcaps.reproduce.runner import Folders, RunnerContext, failed_results, job_state
+from torchcaps.reproduce.spec import parse_spec
+
+pytestmark = pytest.mark.process
 
 SPEC = """
 paper: small2026
@@ -43,16 +46,18 @@ claims: {}
 CELLS, TRAININGS = 6, 4
 
 
-def works(epochs: int = 1) -> list[Work]:
-    return plan(read_spec(SPEC.replace("EPOCHS", str(epochs))), "laptop")
+def engine_jobs(epochs: int = 1) -> list[Job]:
+    return plan_jobs(parse_spec(SPEC.replace("EPOCHS", str(epochs))), "laptop")
 
 
-def run(folder: Path, engine: str, jobs: int, todo: list[Work] | None = None, **settings: object) -> list[str]:
-    """Work through the table; what was said."""
-    todo, said = todo or works(), list[str]()
+def run(folder: Path, engine: str, workers: int, todo: list[Job] | None = None, **settings: object) -> list[str]:
+    """Run all jobs of the table; return the log."""
+    todo, said = todo or engine_jobs(), list[str]()
     folders = Folders(folder / "results", folder / "runs")
-    call = Call(folders, old_failures=failures(todo, folders.results), announce=said.append, **settings)  # type: ignore[arg-type]
-    run_on(engine, jobs, todo, call)
+    context = RunnerContext(
+        folders, previous_failures=failed_results(todo, folders.results), log=said.append, **settings
+    )  # type: ignore[arg-type]
+    run_on_engine(engine, todo, context, workers=workers)
     return said
 
 
@@ -74,7 +79,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check(folder: Path, alone: Path, said: list[str]) -> None:
     assert values(folder) == values(alone), logs(folder)
     assert len(list((folder / "runs").glob("*/result.json"))) == TRAININGS
-    assert said[0].startswith("2 workers; what they say is in ")
+    assert said[0].startswith("2 workers; their logs are in ")
     assert said[-1].endswith(f"[{CELLS} done, 0 failed, 0 left]")
     assert logs(folder).count(" %\n") == CELLS, "each cell is done by one worker"
     environments = [each.environment for each in find_results(folder / "results")]
@@ -82,15 +87,17 @@ def check(folder: Path, alone: Path, said: list[str]) -> None:
     assert {"submitit" in each["command"] for each in environments} == {False}, "the command is what a person typed"
 
 
-def test_two_local_workers_end_like_one_process(tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_local_workers_give_the_results_of_one_process(
+    tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engines, "_cores", lambda: 2)  # a thread for each, as in the process of the tests
     check(tmp_path, alone, run(tmp_path, "local", 2))
 
 
-def test_workers_stop_when_somebody_asks_and_others_go_on(tmp_path: Path) -> None:
+def test_workers_stop_on_request_and_a_later_call_resumes(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tests.reproduce.test_engines import run, works\n"
-        "run(Path(sys.argv[1]), 'local', 2, works(epochs=100))"
+        "import sys; from pathlib import Path; from tests.reproduce.test_engines import engine_jobs, run\n"
+        "run(Path(sys.argv[1]), 'local', 2, engine_jobs(epochs=100))"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 90
@@ -100,16 +107,39 @@ def test_workers_stop_when_somebody_asks_and_others_go_on(tmp_path: Path) -> Non
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert "Interrupted" in errors
-    assert [state_of(work, tmp_path / "results") for work in works(epochs=100)] == ["open"] * CELLS
+    assert [job_state(job, tmp_path / "results") for job in engine_jobs(epochs=100)] == ["open"] * CELLS
     assert "Traceback" not in logs(tmp_path), "the workers end in peace"
 
 
-def test_an_unknown_engine_names_the_nearest(tmp_path: Path) -> None:
+def test_profile_desk_has_one_thread_and_one_worker_per_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = parse_spec(SPEC.replace("EPOCHS", "1").replace("  laptop:", "  desk:"))
+    jobs = plan_jobs(spec, "desk", seeds=1)
+    monkeypatch.setattr(engines, "_cores", lambda: 2)
+    said = list[str]()
+    assert default_workers("local", jobs, said.append) == 2
+    assert default_workers("local", jobs[:1], said.append) == 1
+    assert default_workers("slurm", jobs, said.append) == 1
+    assert default_workers("local", engine_jobs(), said.append) == 1
+    assert said == []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert default_workers("local", jobs, said.append) == 1
+    assert said == [f"one worker on 2 cores; for one worker per core, {install_command('cluster')}"]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run(tmp_path, "local", 1, jobs[:1])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert [each.environment["threads"] for each in find_results(tmp_path / "results")] == [1]
+
+
+def test_an_unknown_engine_suggests_the_closest_name(tmp_path: Path) -> None:
     with pytest.raises(TorchcapsError, match="did you mean 'slurm'"):
         run(tmp_path, "slurn", 2)
 
 
-def test_without_slurm_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_slurm_commands_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     with pytest.raises(TorchcapsError, match="engine 'slurm' needs Slurm's commands"):
         run(tmp_path, "slurm", 2)
@@ -126,7 +156,7 @@ def slurm_is_missing() -> str:
 
 
 @pytest.mark.slurm
-def test_two_jobs_of_slurm_end_like_one_process(tmp_path: Path, alone: Path) -> None:
+def test_two_slurm_jobs_give_the_results_of_one_process(tmp_path: Path, alone: Path) -> None:
     if reason := slurm_is_missing():
         pytest.skip(reason)
     check(tmp_path, alone, run(tmp_path, "slurm", 2))

@@ -1,4 +1,4 @@
-"""Pictures from the details of results: which there are, and what is drawn in them."""
+"""Figures from the details of results."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.reproduce.made_up import made_spec, write_made
-from torchcaps.compare.figures import Picture
+from tests.helpers.synthetic_results import made_spec, write_made
 from torchcaps.errors import TorchcapsError
-from torchcaps.reproduce.charts import curve_of
-from torchcaps.reproduce.evidence import gather
-from torchcaps.reproduce.figures import table_pictures
-from torchcaps.reproduce.results import read_result
+from torchcaps.html import ThemedFigure
+from torchcaps.reproduce.figures import curve_of, table_figures
+from torchcaps.reproduce.results import gather_results, read_result
 
 
-def pictures(folder: Path, name: str = "fig1") -> list[Picture]:
-    return table_pictures(gather(made_spec(), folder)[0], name)
+def pictures(folder: Path, name: str = "fig1") -> list[ThemedFigure]:
+    return table_figures(gather_results(made_spec(), folder)[0], name)
 
 
-def drawing(picture: Picture) -> str:
+def drawing(picture: ThemedFigure) -> str:
     """The SVG behind a picture; matplotlib writes every text as a comment too."""
     return base64.b64decode(picture.light.partition("base64,")[2]).decode()
 
@@ -40,14 +38,23 @@ def test_curves_of_networks_share_an_axes(tmp_path: Path) -> None:
     assert picture.light != picture.dark
 
 
-def test_what_is_warned_of_is_marked(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("units", "label"),
+    [({}, "pixels in [0, 1]"), ({"units": "pixels"}, "pixels in [0, 1]"), ({"units": "deviations"}, "deviations")],
+)
+def test_the_axis_names_the_units_of_epsilon(tmp_path: Path, units: dict[str, str], label: str) -> None:
+    write_made(tmp_path, "fig1/a", [None], details={"curve": [[0.1, 50.0], [0.2, 20.0]]} | units)
+    assert f"<!-- epsilon, {label} -->" in drawing(pictures(tmp_path)[0]).replace("standard ", "")
+
+
+def test_values_with_warnings_are_marked(tmp_path: Path) -> None:
     write_made(tmp_path, "fig1/a", [None], details={"curve": [[0.1, 50.0], [0.2, 20.0]]}, warnings=("no gradient",))
     (picture,) = pictures(tmp_path)
     assert picture.warning == "no gradient"
     assert "A (see the warning)" in drawing(picture)
 
 
-def test_a_single_point_is_no_curve_and_values_have_a_chart(tmp_path: Path) -> None:
+def test_single_values_are_drawn_as_a_bar_chart(tmp_path: Path) -> None:
     write_made(tmp_path, "fig1/a", [12.5, 12.7], details={"curve": [[0.1, 12.5]], "clean_accuracy": 98.0})
     (picture,) = pictures(tmp_path)
     assert picture.title == "Values"
@@ -55,7 +62,7 @@ def test_a_single_point_is_no_curve_and_values_have_a_chart(tmp_path: Path) -> N
     assert not pictures(tmp_path, "table1"), "a table is read, not looked at"
 
 
-def test_seeds_with_other_places_are_lines_of_their_own(tmp_path: Path) -> None:
+def test_seeds_with_other_x_values_are_separate_lines(tmp_path: Path) -> None:
     write_made(tmp_path, "fig1/a", [None], details={"curve": [[1, 50.0], [2, 20.0]]})
     write_made(tmp_path, "fig1/a", [None], first_seed=1, details={"curve": [[1, 50.0], [3, 20.0]]})
     assert len(pictures(tmp_path)) == 1
@@ -75,7 +82,7 @@ def test_histograms(tmp_path: Path) -> None:
         ({}, []),
     ],
 )
-def test_curve_of_an_attack_begins_with_the_images_as_they_are(tmp_path: Path, details: Any, points: Any) -> None:
+def test_attack_curves_begin_with_clean_images(tmp_path: Path, details: Any, points: Any) -> None:
     (path,) = write_made(tmp_path, "fig1/a", [None], details=details)
     assert curve_of(read_result(path)) == points
 
@@ -91,7 +98,7 @@ def test_curve_of_an_attack_begins_with_the_images_as_they_are(tmp_path: Path, d
         {"histogram": {"edges": [0, 1], "counts": [1, 2]}},
     ],
 )
-def test_details_that_cannot_be_drawn_are_one_sentence(tmp_path: Path, details: Any) -> None:
+def test_invalid_details_raise_a_one_sentence_error(tmp_path: Path, details: Any) -> None:
     write_made(tmp_path, "fig1/a", [None], details=details)
     with pytest.raises(TorchcapsError, match="the details of made2020 fig1/a with seed 0 cannot be drawn: "):
         pictures(tmp_path)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.reproduce.small_runs import measured, small_run
-from torchcaps.analysis import draw_with_decoder_of, measure_alignment, measure_compactness, vote_histograms
-from torchcaps.analysis.perturbation import change_of_drawing, perturb_dimensions
-from torchcaps.analysis.pictures import choose, take_some
+from tests.helpers.small_runs import measured, small_run
+from torchcaps.analysis import measure_alignment, measure_compactness, reconstruct_with, vote_histograms
+from torchcaps.analysis.explanation import sample_images, select_images
+from torchcaps.analysis.perturbation import perturb_dimensions, reconstruction_change
 from torchcaps.data import Batch, load_dataset
 from torchcaps.errors import TorchcapsError
 from torchcaps.train import RunFolder, load
@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def some(run: RunFolder, count: int) -> Batch:
-    return take_some(load(run.path), load_dataset("glyphs", "test"), count)
+    return sample_images(load(run.path), load_dataset("glyphs", "test"), count)
 
 
 def test_compactness_of_a_factor_in_nats(run: RunFolder) -> None:
@@ -65,6 +65,37 @@ def test_cosines_of_opposite_changes(run: RunFolder) -> None:
     assert found.value == pytest.approx(mean, abs=0.05), "each cosine lies in its bin"
 
 
+def test_peaks_of_the_cosines_stand_out_from_the_middle(run: RunFolder) -> None:
+    batch = some(run, 20)
+    cosine = measure_alignment(load(run.path), batch.images, batch.labels)["cosine"]
+    counts = torch.tensor([each["counts"] for each in cosine.values()]).sum(0).tolist()
+    found = measured("alignment-peaks", run, images=20)
+    assert found.details["histogram"]["counts"] == counts
+    assert sum(counts) == 60, "three factors"
+    assert found.value == pytest.approx(100 / 60 * (min(counts[0], counts[-1]) - (counts[9] + counts[10]) / 2))
+
+
+def test_lead_of_a_digit_in_alignment(run: RunFolder) -> None:
+    batch = some(run, 30)
+    ratios = measure_alignment(load(run.path), batch.images, batch.labels)["ratio"].values()
+    sides = [side["by_class"] for each in ratios for side in each.values()]
+    means = {label: sum(side[label] for side in sides) / 6 for label in sides[0]}
+    first, *others = sorted(means, key=lambda label: -means[label])
+    found = measured("alignment-lead", run, digit=first, images=30)
+    assert found.value == pytest.approx(means[first] - means[others[0]])
+    assert found.details["by_class"] == pytest.approx({str(label): mean for label, mean in means.items()})
+    assert measured("alignment-lead", run, digit=others[-1], images=30, rank="lowest").value == pytest.approx(
+        means[others[-2]] - means[others[-1]]
+    )
+    assert measured("alignment-lead", run, digit=others[0], images=30).value == pytest.approx(
+        means[others[0]] - means[first]
+    ), "negative where another digit leads"
+    with pytest.raises(TorchcapsError, match="rank 'middle' is unknown"):
+        measured("alignment-lead", run, digit=first, images=2, rank="middle")
+    with pytest.raises(TorchcapsError, match="no image of digit 77"):
+        measured("alignment-lead", run, digit=77, images=20)
+
+
 def test_random_vectors_need_no_training() -> None:
     found = measured("alignment-random", None, vectors=5, dimensions=32)
     assert found.value == pytest.approx(0.464, abs=0.01)
@@ -77,35 +108,65 @@ def test_moved_dimensions_over_the_papers_range(run: RunFolder) -> None:
     assert found.picture is not None
     assert found.details["moves"] == pytest.approx([-0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2], abs=1e-6)
     model = load(run.path)
-    first = choose(model, load_dataset("glyphs", "test"), None).images[0]
-    wanted = change_of_drawing(perturb_dimensions(model, first, reach=0.2, steps=9)).tolist()
+    first = select_images(model, load_dataset("glyphs", "test"), None).images[0]
+    wanted = reconstruction_change(perturb_dimensions(model, first, reach=0.2, steps=9)).tolist()
     assert found.details["change"][0]["by_dimension"] == pytest.approx(wanted)
     with pytest.raises(TorchcapsError, match=r"as far to one side as to the other, got -1 to 2"):
         measured("perturbation-sheet", run, low=-1, high=2, step=0.5)
 
 
-def test_drawings_by_the_decoder_of_another_run(run: RunFolder, tmp_path: Path) -> None:
+def test_reconstructions_by_the_decoder_of_another_run(run: RunFolder, tmp_path: Path) -> None:
+    """A hundred images that the model gets right; a drawing that the other model takes for another class is wrong."""
     other = small_run(tmp_path / "decoding", model="capsnet", options=SMALL, seed=1)
-    found = measured("reconstruction-sheet", run, {"decoder": other})
-    model, images = load(run.path), choose(load(run.path), load_dataset("glyphs", "test"), None).images
-    drawn = draw_with_decoder_of(load(other.path), model, images)
-    error = float((drawn - images).square().mean())
-    assert found.details["mean_squared_error"]["other decoder"] == pytest.approx(error)
+    found = measured("wrong-reconstructions", run, {"decoder": other}, images=20)
+    model, decoding, glyphs = load(run.path), load(other.path), load_dataset("glyphs", "test")
+    batch = glyphs.batch(torch.arange(len(glyphs)))
+    with torch.no_grad():
+        right = torch.nonzero(model(batch.images).scores.argmax(1) == batch.labels).flatten()
+        chosen = [
+            index
+            for label in batch.labels[right].unique().tolist()
+            for index in [index for index in right.tolist() if batch.labels[index] == label][: 20 // model.classes]
+        ]
+        images, labels = batch.images[chosen], batch.labels[chosen]
+        drawn = {
+            "other decoder": reconstruct_with(decoding, model, images),
+            "own": decoding.reconstruct(decoding(images)),
+        }
+        wrong = {name: int((decoding(each).scores.argmax(1) != labels).sum()) for name, each in drawn.items()}
+    assert (labels == model(images).scores.argmax(1)).all()
+    assert found.images == len(chosen) <= 20
+    assert found.value == pytest.approx(100 * wrong["other decoder"] / len(chosen))
+    assert found.details["wrong"] == wrong["other decoder"]
+    error = float((drawn["other decoder"] - images).square().mean())
+    assert found.details["mean_squared_error"] == pytest.approx(error)
     assert found.picture is not None
-    with pytest.raises(TorchcapsError, match="no second model with a decoder"):
-        measured("reconstruction-sheet", run)
+    own = measured("wrong-reconstructions", run, {"decoder": other}, images=20, capsules="decoder")
+    assert own.value == pytest.approx(100 * wrong["own"] / len(chosen))
+    with pytest.raises(TorchcapsError, match="name it in the role 'decoder'"):
+        measured("wrong-reconstructions", run)
+    with pytest.raises(TorchcapsError, match="capsules 'mine' is unknown"):
+        measured("wrong-reconstructions", run, {"decoder": other}, capsules="mine")
 
 
 def test_distances_of_votes_by_iteration(run: RunFolder, tmp_path: Path) -> None:
     routed = small_run(
-        tmp_path / "em", model="matrix-capsnet", options={"filters": 8, "types": [2, 2, 2]}, steps=1, train_images=40
+        tmp_path / "em", model="matrix-capsnet", options={"filters": 8, "types": [2, 2, 2]}, steps=1, train_images=30
     )
     found = measured("vote-distances", routed)
     model = load(routed.path)
-    images = choose(model, load_dataset("glyphs", "test"), None).images[:3]
+    images = select_images(model, load_dataset("glyphs", "test"), None).images[:3]
     with torch.no_grad():
         assert found.details == vote_histograms(model, images)
     assert len(found.details["whole"]["weights"][0]) == 3, "iterations"
     assert found.picture is not None
+    name = load_dataset("glyphs", "test").class_names[2]
+    near, whole = (measured("vote-distances", routed, category=name, whole=whole) for whole in (False, True))
+    with torch.no_grad():
+        assert near.details == whole.details == vote_histograms(model, images[2:])  # one image, of that class
+    scales = [picture.axes[0].get_yscale() for picture in (near.picture, whole.picture) if picture]
+    assert scales == ["linear", "log"]  # figures 2 and B.2
+    with pytest.raises(TorchcapsError, match="category 'trukc' is unknown"):
+        measured("vote-distances", routed, category="trukc")
     with pytest.raises(TorchcapsError, match="vote distances need EM routing"):
         measured("vote-distances", run)

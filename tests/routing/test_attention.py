@@ -18,7 +18,7 @@ def test_agrees_with_the_reference_at_every_position(temperature: float) -> None
     routing, votes = AttentionRouting(SHAPE, temperature=temperature), torch.randn(2, 4, 5, 3, 6)
     # kernel (J, I*D, I) to [parent][child it is about][child it looks at][number]
     kernel = routing.kernel.view(3, 5, 6, 5).permute(0, 3, 1, 2).tolist()
-    routed = routing(votes, nonlinearity=squash, trace=True)
+    routed = routing(votes, nonlinearity=squash)
     for image in range(2):
         for position in range(4):
             pose, couplings = reference.attention(votes[image, position].tolist(), kernel, temperature)
@@ -29,7 +29,7 @@ def test_agrees_with_the_reference_at_every_position(temperature: float) -> None
 
 def test_softmax_runs_over_children_and_not_over_parents() -> None:
     votes = torch.randn(2, 4, 5, 3, 6)
-    (couplings,) = AttentionRouting(SHAPE)(votes, nonlinearity=squash, trace=True).couplings
+    (couplings,) = AttentionRouting(SHAPE)(votes, nonlinearity=squash).couplings
     torch.testing.assert_close(couplings.sum(2), torch.ones(2, 4, 3))
     assert not torch.allclose(couplings.sum(3), torch.ones(2, 4, 5), atol=1e-2)
 
@@ -44,13 +44,13 @@ def test_a_vote_reaches_the_attention_of_its_own_place_and_parent_only() -> None
     routing, votes = AttentionRouting(SHAPE), torch.randn(1, 4, 5, 3, 6)
     changed = votes.clone()
     changed[0, 2, 1, 0] += 1
-    before, after = (routing(each, nonlinearity=squash, trace=True).couplings[0] for each in (votes, changed))
+    before, after = (routing(each, nonlinearity=squash).couplings[0] for each in (votes, changed))
     differs = (before - after).abs().amax((0, 2)) > 1e-6  # (P, J)
     assert differs.nonzero().tolist() == [[2, 0]]
 
 
 def test_too_many_children_are_refused_in_one_sentence() -> None:
-    with pytest.raises(TorchcapsError, match=r"over 1152 children .* kernel of 212,336,640 numbers.*use fewer types"):
+    with pytest.raises(TorchcapsError, match=r"over 1152 children .* kernel of 212,336,640 elements.*use fewer types"):
         create_routing("attention", LayerShape(1, 1152, 10, 16))
     with pytest.raises(TorchcapsError, match="temperature above 0, got 0"):
         create_routing("attention", SHAPE, temperature=0)

@@ -78,7 +78,7 @@ def test_classic_defects_would_be_caught(axis: int, average: bool) -> None:
 
 def test_couplings_of_every_iteration_on_request() -> None:
     votes = torch.randn(2, 1, 9, 4, 5)
-    traced = dynamic(votes, iterations=3)(votes, nonlinearity=squash, trace=True)
+    traced = dynamic(votes, iterations=3)(votes, nonlinearity=squash)
     assert len(traced.couplings) == 3
     expected = reference.dynamic_routing(votes[1, 0].tolist(), 3)[1]
     for got, want in zip(traced.couplings, expected, strict=True):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from tests.reference import em as reference
 from torchcaps.errors import TorchcapsError
 from torchcaps.layers import ConvTransform
-from torchcaps.routing import LayerShape, Routed, create_routing, routings
+from torchcaps.routing import LayerShape, Routed, create_routing
 from torchcaps.routing.em import EMRouting
 
 TRIAL = {"final_lambda": 0.7, "variance_floor": 0.05}  # values at which every term of the procedure matters
@@ -70,7 +71,7 @@ def test_agrees_with_the_reference(layer: str, options: dict[str, Any], iteratio
     child_index = None if layer == "dense" else CONV.child_index
     seen = torch.arange(12).view(1, 12) if child_index is None else child_index
     routing = em(votes, iterations=iterations, **options)
-    got = route(routing, votes, activation, child_index, trace=True)
+    got = route(routing, votes, activation, child_index)
     pose, active, assignment = by_the_book(routing, votes, activation, seen)
     torch.testing.assert_close(got.pose, pose, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(got.activation, active, rtol=1e-5, atol=1e-6)
@@ -101,6 +102,24 @@ def test_gradient_in_double_precision(activation: str) -> None:
         return routed.pose, routed.activation
 
     assert torch.autograd.gradcheck(outcome, (votes, present, *routing.parameters()), fast_mode=True)
+
+
+def test_a_gradient_through_one_m_step_takes_assignments_as_constants() -> None:
+    votes = torch.randn(2, 4, 18, 3, 4, dtype=torch.float64, requires_grad=True)
+    present = torch.rand(2, 4, 18, dtype=torch.float64, requires_grad=True)
+    routing = em(votes, iterations=3, gradient_steps=1)
+    slopes = torch.randn(2, 4, 3, 4, dtype=torch.float64)
+    routed = route(routing, votes, present, CONV.child_index)
+    found = torch.autograd.grad((routed.pose * slopes).sum(), (votes, present))
+    weights = routed.couplings[-1].detach() * present.unsqueeze(3)  # r (B, P, I, J)
+    mean = torch.einsum("bpij,bpijd->bpjd", weights, votes) / weights.sum(2).unsqueeze(3)
+    expected = torch.autograd.grad((mean * slopes).sum(), (votes, present))
+    for each, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(each, wanted, rtol=1e-4, atol=1e-6)
+    whole = route(em(votes, iterations=3), votes, present, CONV.child_index)
+    torch.testing.assert_close(whole.pose, routed.pose)  # only the gradient differs
+    other = torch.autograd.grad((whole.pose * slopes).sum(), (votes, present))
+    assert not torch.allclose(found[0], other[0], rtol=1e-2)
 
 
 def test_second_gradient_in_double_precision() -> None:
@@ -139,7 +158,7 @@ def test_finite_for_any_finite_input(
     routing = EMRouting(
         LayerShape(4, 18, 3, 4, activations=True), iterations=iterations, activation=activation, **options
     )
-    routed = route(routing, votes, child, CONV.child_index, trace=True)
+    routed = route(routing, votes, child, CONV.child_index)
     assert routed.activation is not None
     (routed.pose.tanh().sum() + routed.activation.sum()).backward()
     for tensor in (routed.pose, routed.activation, *routed.couplings, votes.grad, child.grad):
@@ -166,6 +185,16 @@ def test_a_new_layer_of_any_size_starts_half_active() -> None:
         assert routed.activation.mean().item() == pytest.approx(0.5, abs=0.05)
 
 
+def test_a_parent_without_votes_has_the_same_activation_at_any_number_of_iterations() -> None:
+    votes, absent = torch.randn(1, 1, 10, 3, 16), torch.zeros(1, 1, 10)
+    shape = LayerShape(*votes.shape[1:], activations=True)
+    found = [route(EMRouting(shape, iterations=count), votes, absent, None).activation for count in (1, 2, 3, 5, 8)]
+    for activation in found:
+        torch.testing.assert_close(activation, found[2])
+    # With 3 iterations, as published weights were trained: logistic(2 * (1 - 0.95^3) * beta_a), where beta_a is -8.
+    assert found[2].mean().item() == pytest.approx(1 / (1 + math.exp(2 * (1 - 0.95**3) * 8)), rel=1e-5)
+
+
 def test_absent_children_have_no_say() -> None:
     votes = torch.randn(1, 1, 10, 3, 4)
     present = torch.ones(1, 1, 10)
@@ -179,11 +208,6 @@ def test_absent_children_have_no_say() -> None:
     torch.testing.assert_close(all_of_them.activation, few.activation)
 
 
-def test_records_tell_what_routings_need() -> None:
-    for record in routings:
-        assert record.needs_activation == getattr(record.build, "needs_activation", False), record.name
-
-
 def test_wrong_settings_are_refused_when_built() -> None:
     shape = LayerShape(1, 12, 4, 5, activations=True)
     with pytest.raises(TorchcapsError, match="the capsules below have only a pose"):
@@ -193,6 +217,8 @@ def test_wrong_settings_are_refused_when_built() -> None:
     for wrong in ({"iterations": 0}, {"final_lambda": 0.0}, {"variance_floor": -1.0}, {"mean_damping": 1.0}):
         with pytest.raises(TorchcapsError, match="EM routing needs at least 1 iteration, positive"):
             EMRouting(shape, **wrong)
+    with pytest.raises(TorchcapsError, match="a gradient through at least 1 M-step, got 0"):
+        EMRouting(shape, gradient_steps=0)
     with pytest.raises(TorchcapsError, match="routing 'em' does not take these settings"):
         create_routing("em", shape, speed=3)
 

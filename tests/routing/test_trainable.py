@@ -19,7 +19,7 @@ def test_agrees_with_the_reference_at_every_position() -> None:
 
 def test_couplings_are_the_parameters_for_every_image() -> None:
     routing = TrainableRouting(LayerShape(2, 7, 5, 6))
-    (couplings,) = routing(torch.randn(3, 2, 7, 5, 6), nonlinearity=squash, trace=True).couplings
+    (couplings,) = routing(torch.randn(3, 2, 7, 5, 6), nonlinearity=squash).couplings
     torch.testing.assert_close(couplings, routing.couplings.expand(3, 2, 7, 5))
 
 

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of an estimator, with a network that trains in a moment."""
+"""scikit-learn's estimator checks, with a network that trains quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CapsuleClassifier as a user of scikit-learn has it: arrays of any shape and range, pipelines, searches."""
+"""CapsuleClassifier: input shapes and ranges, pipelines and searches."""
 # ruff: noqa: N806  (X is scikit-learn's name)
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 from torchcaps.data import load_dataset
 from torchcaps.errors import TorchcapsError
-from torchcaps.sklearn import CapsuleClassifier
-from torchcaps.sklearn.layout import find_layout
+from torchcaps.sklearn import CapsuleClassifier, find_layout
 
 SMALL = {"filters": 16, "types": 4, "kernel": 3, "decoder": "none"}
 
@@ -57,12 +56,12 @@ def test_rows_and_images_are_the_same(digits: tuple[Any, Any]) -> None:
 
 
 def test_how_rows_become_images() -> None:
-    colours = np.arange(2 * 3 * 2 * 3, dtype=np.float32).reshape(2, 18)
-    layout = find_layout(colours, (3, 2, 3))
-    images = layout.images(colours)
+    colors = np.arange(2 * 3 * 2 * 3, dtype=np.float32).reshape(2, 18)
+    layout = find_layout(colors, (3, 2, 3))
+    images = layout.images(colors)
     assert images.shape == (2, 3, 3, 3), "channels first, and a column of empty pixels for a square"
     assert torch.equal(images[:, :, :, 2], torch.zeros(2, 3, 3))
-    np.testing.assert_allclose(images[1, 2, 1, 0], colours.reshape(2, 3, 2, 3)[1, 1, 0, 2] / 35)
+    np.testing.assert_allclose(images[1, 2, 1, 0], colors.reshape(2, 3, 2, 3)[1, 1, 0, 2] / 35)
     seven = find_layout(np.ones((2, 7), np.float32), None)
     assert seven.shape == (3, 3, 1)
     assert seven.images(np.zeros((1, 7), np.float32)).isfinite().all(), "all alike: nothing to scale by"
@@ -119,11 +118,13 @@ def test_mistakes_are_one_sentence(digits: tuple[Any, Any]) -> None:
         CapsuleClassifier("capsnett").fit(X, y)
     with pytest.raises(TorchcapsError, match="setting of capsnet 'filter' is unknown: did you mean 'filters'"):
         CapsuleClassifier(options={"filter": 3}).fit(X, y)
-    with pytest.raises(TorchcapsError, match="set of held images 'gone' is unknown"):
-        load_dataset("held:gone")
+    with pytest.raises(
+        TorchcapsError, match="dataset 'in-memory:9' existed only in the Python process that trained on it"
+    ):
+        load_dataset("in-memory:9")
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torchcaps.errors.find_spec", lambda name: None)
-    with pytest.raises(TorchcapsError, match=r"needs sklearn: pip install 'torchcaps\[sklearn\]'"):
+    with pytest.raises(TorchcapsError, match=r"needs sklearn: run pip install -e '\.\[sklearn\]'"):
         importlib.reload(importlib.import_module("torchcaps.sklearn"))

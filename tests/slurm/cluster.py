@@ -1,4 +1,4 @@
-"""A Slurm of one node for the tests: its own daemons, ports, key and folders, beside any other that may run here."""
+"""A one-node Slurm cluster for the tests, with its own daemons, ports, key and directories."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Cluster:
         self.start("slurmd", "-D", "-f", str(self.settings), "-N", NODE)
 
     def kill_node(self) -> None:
-        """SIGKILL the daemon of the node; what runs on the node goes on without it."""
+        """SIGKILL the daemon of the node; running jobs continue without it."""
         self.daemons["slurmd"].kill()
         self.daemons["slurmd"].wait()
 
@@ -81,7 +81,7 @@ class Cluster:
             time.sleep(0.5)
 
     def stop(self) -> None:
-        """Only what was started here, by its own process id."""
+        """Stop the processes that were started here, by process id."""
         for name in ("slurmd", "slurmctld", "munged"):
             if name in self.daemons and self.daemons[name].poll() is None:
                 self.daemons[name].terminate()
@@ -94,7 +94,7 @@ RUNNING: list[Cluster] = []  # the one that the tests of this process use
 
 
 def ask(*command: str) -> str:
-    """What one of Slurm's commands answers."""
+    """Output of a Slurm command."""
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
 
 
@@ -105,7 +105,7 @@ def free_port() -> int:
 
 
 def what_is_missing() -> str:
-    """Why no cluster can be started here, or nothing."""
+    """The reason why no cluster can be started here; empty if one can."""
     lacking = [name for name in NEEDED if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
     if lacking:
         return f"{', '.join(lacking)} not found: run scripts/install_slurm.sh (Debian's slurm-wlm and munge)"
@@ -114,7 +114,7 @@ def what_is_missing() -> str:
 
 @contextlib.contextmanager
 def one_node(folder: Path) -> Iterator[Cluster]:
-    """A cluster that lives as long as the block; SLURM_CONF leads every command to it."""
+    """Run a cluster inside the block; SLURM_CONF points every command to it."""
     os.environ["PATH"] += ":/usr/sbin"
     cluster = Cluster(folder)
     for name in ("state", "spool"):

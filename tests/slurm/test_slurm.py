@@ -1,4 +1,4 @@
-"""Trainings and reproductions as jobs of a real Slurm: started in several processes, cancelled, requeued, orphaned.
+"""Trainings and reproductions as Slurm jobs: several processes, cancelled, requeued and orphaned jobs.
 
 ``make test-slurm`` starts a cluster of one node for these tests and stops it again.
 """
@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.reproduce.test_engines import CELLS, TRAININGS, logs, run, values, works
+from tests.reproduce.test_engines import CELLS, TRAININGS, engine_jobs, logs, run, values
 from tests.slurm.cluster import RUNNING, ask
 from tests.torture.scenarios import compare_runs
 from tests.torture.victims import Count
 from tests.train.measure_processes import CLOSE, difference, make
 from torchcaps.reproduce.results import find_results
-from torchcaps.train import RunFolder, fit, move_run
+from torchcaps.train import RunFolder, change_settings, fit_run
 from torchcaps.train.checkpoint import read_progress
 
 pytestmark = [
@@ -47,7 +47,7 @@ def wait_for(what: str, happened: Callable[[], bool], seconds: float = 180) -> N
 
 
 def submit(run: RunFolder, *options: str) -> str:
-    """The number of a job that trains a run."""
+    """Submit a job that trains a run; return its id."""
     script = run.path.parent / "job.sh"
     script.write_text(SCRIPT.format(program=PROGRAM, run=run.path))
     log = run.path.parent / "job.log"
@@ -71,9 +71,9 @@ def long_run(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """The same training, in this process and undisturbed."""
+    """The same training in this process, without interruption."""
     run = make(tmp_path_factory.mktemp("calm") / "run", "capsnet", epochs=25, save_minutes=0.0)
-    fit(run)
+    fit_run(run)
     return run
 
 
@@ -85,7 +85,7 @@ def same(found: RunFolder, expected: RunFolder) -> None:
 
 def test_srun_starts_processes_that_share_a_run(tmp_path: Path) -> None:
     alone = make(tmp_path / "alone", "capsnet")
-    fit(alone)
+    fit_run(alone)
     shared = make(tmp_path / "shared", "capsnet")
     command = ["srun", "--nodes=1", "--ntasks-per-node=2", "--kill-on-bad-exit=1", PROGRAM, "train"]
     environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
@@ -123,7 +123,7 @@ def test_a_job_that_is_cancelled_is_saved(long_run: RunFolder, calm: RunFolder) 
     ask("scancel", job)
     wait_for("the end", lambda: not in_queue(job))
     assert steps_of(long_run) < steps_of(calm)
-    fit(long_run)
+    fit_run(long_run)
     same(long_run, calm)
 
 
@@ -158,7 +158,7 @@ def test_a_grid_loses_nothing_when_the_daemon_is_killed(tmp_path: Path) -> None:
 
 
 def nothing_lost_nothing_twice(folder: Path) -> None:
-    """What the jobs made is what one undisturbed process made."""
+    """The jobs give the results of one uninterrupted process."""
     assert values(folder / "jobs") == values(folder / "alone"), logs(folder / "jobs")
     assert len(list(find_results(folder / "jobs" / "results"))) == CELLS
     assert len(list((folder / "jobs" / "runs").glob("*/result.json"))) == TRAININGS
@@ -171,7 +171,7 @@ WARNED, PREEMPTED = ("scancel", "--signal=USR2"), ("scontrol", "requeue")
 @pytest.mark.parametrize("order", [WARNED, PREEMPTED], ids=["warned of its time limit", "preempted"])
 def test_a_job_of_a_grid_is_put_back_and_goes_on(tmp_path: Path, order: tuple[str, str]) -> None:
     """Near its time limit Slurm warns a job by a signal, which here comes early; then it ends and begins again."""
-    run(tmp_path / "alone", "local", 1, works(epochs=20))
+    run(tmp_path / "alone", "local", 1, engine_jobs(epochs=20))
     jobs: list[str] = []
 
     def disturb() -> None:
@@ -184,7 +184,7 @@ def test_a_job_of_a_grid_is_put_back_and_goes_on(tmp_path: Path, order: tuple[st
 
     disturber = threading.Thread(target=disturb)
     disturber.start()
-    run(tmp_path / "jobs", "slurm", 1, works(epochs=20))
+    run(tmp_path / "jobs", "slurm", 1, engine_jobs(epochs=20))
     disturber.join()
     assert "Restarts=1" in ask("scontrol", "show", "job", jobs[0])
     nothing_lost_nothing_twice(tmp_path)
@@ -192,6 +192,6 @@ def test_a_job_of_a_grid_is_put_back_and_goes_on(tmp_path: Path, order: tuple[st
 
 def test_more_machines_than_there_are(tmp_path: Path) -> None:
     run = make(tmp_path / "run", "capsnet")
-    move_run(run, nodes=2)
+    change_settings(run, nodes=2)
     done = subprocess.run([PROGRAM, "train", "--resume", str(run.path)], capture_output=True, text=True, check=False)
     assert "srun --nodes 2 --ntasks-per-node 1" in done.stderr

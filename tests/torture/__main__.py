@@ -25,7 +25,7 @@ from tests.torture import disk, scenarios
 from tests.torture.victims import Count
 from torchcaps.files import write_json
 from torchcaps.progress import silence
-from torchcaps.train import fit
+from torchcaps.train import fit_run
 
 Scenario = Callable[[Path, int, random.Random, Count], None]
 # A fourth of --kills each, and twice as many stop requests. Each disk scenario runs --disks times.
@@ -67,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)  # processes are forked, and threads do not survive that
     made_by, draw, began = provenance(), random.Random(asked.seed), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, silence():
-        fit(scenarios.make_run(Path(folder) / "run", "tiny"))  # so that no forked process has to import what it needs
+        fit_run(
+            scenarios.make_run(Path(folder) / "run", "tiny")
+        )  # so that no forked process has to import what it needs
     fourth = -(-asked.kills // 4)
     counts = {name: measure(name, scenario, fourth, draw) for name, scenario in KILLS.items()}
     counts |= {name: measure(name, scenario, asked.disks, draw) for name, scenario in DISKS.items() if asked.disks}

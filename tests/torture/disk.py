@@ -1,4 +1,4 @@
-"""Trainings on a disk that is full or read-only: a small tmpfs, which needs the rights of root."""
+"""Trainings on a full or read-only disk: a small tmpfs, which needs root."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.helpers.killed_training import kill_before
 from tests.torture.scenarios import compare_runs, make_run, resume, undisturbed
 from tests.torture.victims import FINISHED, REFUSED, Count, Ended, expect, in_process
-from tests.train.killed import kill_before
-from torchcaps.train import RunFolder, fit
+from torchcaps.train import RunFolder, fit_run
 
 MOUNT_REFUSED = "not tried: a tmpfs cannot be mounted without the rights of root"
 
@@ -50,7 +50,7 @@ def remount(place: Path, how: str) -> None:
 
 def finished_run(path: Path) -> RunFolder:
     run = make_run(path, "tiny")
-    undisturbed(lambda: fit(run), path.with_name("said"))
+    undisturbed(lambda: fit_run(run), path.with_name("said"))
     return run
 
 
@@ -73,7 +73,7 @@ def fill_and_free(folder: Path, times: int, draw: random.Random, count: Count) -
             run, ballast, disk = make_run(place / f"run-{number}", "tiny"), place / "ballast", os.statvfs(place)
             left = draw.randrange(needed)  # a checkpoint is written beside the old one, so this is never enough
             ballast.write_bytes(bytes(disk.f_bavail * disk.f_frsize - left))
-            ended = in_process(lambda run=run: fit(run), said)
+            ended = in_process(lambda run=run: fit_run(run), said)
             expect_sentence(ended, f"{left} bytes left of {needed}", count)
             ballast.unlink()
             resume(run, expected, said, count)
@@ -86,14 +86,14 @@ def forbid_and_allow(folder: Path, times: int, draw: random.Random, count: Count
 
     def die(run: RunFolder, step: int) -> None:
         kill_before(step)
-        fit(run)
+        fit_run(run)
 
     with mounted(folder / "disk", "size=8m") as place:
         for number in range(times):
             run, step = make_run(place / f"run-{number}", "tiny"), draw.randrange(12)
             in_process(lambda run=run, step=step: die(run, step), said)
             remount(place, "ro")
-            expect_sentence(in_process(lambda run=run: fit(run), said), f"read-only since step {step}", count)
+            expect_sentence(in_process(lambda run=run: fit_run(run), said), f"read-only since step {step}", count)
             remount(place, "rw")
             resume(run, expected, said, count)
             shutil.rmtree(run.path)
@@ -112,5 +112,5 @@ def forbid_tensorboard(folder: Path, times: int, draw: random.Random, count: Cou
             if where != "read-only":
                 (place / "ballast").write_bytes(bytes(4096))
             count.victims += 1
-            if expect(in_process(lambda run=run: fit(run), said), FINISHED, f"tensorboard/ {where}", count):
+            if expect(in_process(lambda run=run: fit_run(run), said), FINISHED, f"tensorboard/ {where}", count):
                 compare_runs(expected, run, count)

@@ -1,4 +1,4 @@
-"""What is disturbed: trainings, a reproduction and downloads of data; and what must hold afterwards."""
+"""Scenarios that interrupt trainings, a reproduction and downloads, and check the result."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from tests.reproduce.small import new_call, small_spec, small_work
+from tests.helpers.killed_training import die_in_the_middle_of_writing
+from tests.helpers.small_paper import new_context, small_jobs, small_spec
 from tests.torture.victims import FINISHED, STOPPED, Count, expect, in_process, until_done
-from tests.train.killed import die_in_the_middle_of_writing
-from torchcaps.data.verified import File, find, obtain
+from torchcaps.data.io.download import File, fetch_files, find_files
 from torchcaps.files import UNFINISHED
 from torchcaps.reproduce.results import find_results
-from torchcaps.reproduce.runner import work_through
-from torchcaps.train import Callback, RunFolder, fit, new_run, read_lines, resolve
+from torchcaps.reproduce.runner import run_jobs
+from torchcaps.train import Callback, RunFolder, fit_run, new_run, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
-from torchcaps.train.metrics import Line
+from torchcaps.train.metrics import MetricRow
 
 SETTINGS = {"data": "glyphs", "train_images": 200, "epochs": 2, "batch_size": 32, "device": "cpu", "save_minutes": 0.0}
 SMALL = {"filters": 8, "types": 2, "hidden": [16, 16]}
@@ -43,10 +43,10 @@ def make_run(path: Path, name: str, **settings: object) -> RunFolder:
     return new_run(resolve(**{**SETTINGS, **TRAININGS[name], **settings}), path)
 
 
-def undisturbed(work: Callable[[], object], said: Path) -> float:
+def undisturbed(job: Callable[[], object], said: Path) -> float:
     """Seconds that the work takes when nothing disturbs it."""
     began = time.monotonic()
-    ended = in_process(work, said)
+    ended = in_process(job, said)
     if ended.code != FINISHED:
         raise AssertionError(f"an undisturbed process {ended.describe()}")
     return time.monotonic() - began
@@ -55,7 +55,7 @@ def undisturbed(work: Callable[[], object], said: Path) -> float:
 def resume(run: RunFolder, expected: RunFolder, said: Path, count: Count) -> None:
     """Let a disturbed run finish, and compare it to the undisturbed one."""
     count.victims += 1
-    if expect(in_process(lambda: fit(run), said), FINISHED, f"{run.path.name}, resumed", count):
+    if expect(in_process(lambda: fit_run(run), said), FINISHED, f"{run.path.name}, resumed", count):
         compare_runs(expected, run, count)
 
 
@@ -66,7 +66,7 @@ def compare_runs(expected: RunFolder, found: RunFolder, count: Count) -> None:
         if one.keys() != other.keys() or not all(torch.equal(one[name], other[name]) for name in one):
             count.wrong.append(f"{found.path.name}: {file} differs from the undisturbed run")
     lines = [
-        [(line.step, line.split, line.loss, line.accuracy) for line in read_lines(run.metrics_file)]
+        [(line.step, line.split, line.loss, line.accuracy) for line in read_metrics(run.metrics_file)]
         for run in (expected, found)
     ]
     if lines[0] != lines[1]:
@@ -80,20 +80,20 @@ def kill_trainings(folder: Path, kills: int, draw: random.Random, count: Count) 
     while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         name = draw.choice(list(TRAININGS))
         if name not in seconds:
-            seconds[name] = undisturbed(lambda name=name: fit(make_run(folder / name, name)), said)
+            seconds[name] = undisturbed(lambda name=name: fit_run(make_run(folder / name, name)), said)
         run = make_run(folder / f"{name}-{count.victims}", name)
-        until_done(lambda run=run: fit(run), said, seconds[name], min(10, kills - count.kills), draw, count)
+        until_done(lambda run=run: fit_run(run), said, seconds[name], min(10, kills - count.kills), draw, count)
         compare_runs(RunFolder(folder / name), run, count)
 
 
 def kill_while_saving(folder: Path, kills: int, draw: random.Random, count: Count) -> None:
     """SIGKILL when a checkpoint is half written."""
     said, expected = folder / "said", make_run(folder / "undisturbed", "tiny")
-    undisturbed(lambda: fit(expected), said)
+    undisturbed(lambda: fit_run(expected), said)
 
     def die(run: RunFolder, number: int) -> None:
         die_in_the_middle_of_writing(number)
-        fit(run)
+        fit_run(run)
 
     while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         run = make_run(folder / f"run-{count.victims}", "tiny")
@@ -114,7 +114,7 @@ class SendSignal(Callback):
     def __init__(self, number: int, step: int) -> None:
         self.number, self.step = number, step
 
-    def on_step(self, line: Line) -> None:
+    def on_step(self, line: MetricRow) -> None:
         if line.step == self.step:
             os.kill(os.getpid(), self.number)
 
@@ -125,12 +125,12 @@ def ask_to_stop(folder: Path, times: int, draw: random.Random, count: Count) -> 
     Saving every 60 minutes, a run of seconds has no other checkpoint of that step unless it was validated there.
     """
     said, expected = folder / "said", make_run(folder / "undisturbed", "tiny", save_minutes=60.0)
-    undisturbed(lambda: fit(expected), said)
+    undisturbed(lambda: fit_run(expected), said)
     for stop in range(2 * times):
         name, step = SIGNALS[stop % len(SIGNALS)], draw.randint(1, 11)
         run = make_run(folder / f"run-{stop}", "tiny", save_minutes=60.0)
         watch = SendSignal(getattr(signal, name), step)
-        ended = in_process(lambda run=run, watch=watch: fit(run, callbacks=[watch]), said)
+        ended = in_process(lambda run=run, watch=watch: fit_run(run, callbacks=[watch]), said)
         count.stops += 1
         if expect(ended, STOPPED, f"{name} after step {step}", count):
             saved = read_progress(run.last).step if run.last.is_file() else 0
@@ -140,8 +140,8 @@ def ask_to_stop(folder: Path, times: int, draw: random.Random, count: Count) -> 
 
 
 def reproduce(folder: Path) -> None:
-    works = small_work(spec=small_spec(epochs=2))
-    work_through(works, new_call(folder, works))
+    jobs = small_jobs(spec=small_spec(epochs=2))
+    run_jobs(jobs, new_context(folder, jobs))
 
 
 def results_of(folder: Path) -> dict[str, float | None]:
@@ -169,7 +169,7 @@ def kill_reproductions(folder: Path, kills: int, draw: random.Random, count: Cou
 
 
 class SlowSource:
-    """Gives the files of a dataset in small pieces, so that a kill comes in the middle of one."""
+    """Sends dataset files in small chunks, so that a kill interrupts a file."""
 
     label = "a slow place"
 
@@ -187,16 +187,16 @@ class SlowSource:
 
 
 def kill_fetches(folder: Path, kills: int, draw: random.Random, count: Count) -> None:
-    """A file of a dataset is right or not there; whoever comes next gets all of them."""
+    """After a kill, a dataset file is correct or absent, and the next download completes."""
     contents = {f"part-{number}": draw.randbytes(1 << 20) for number in range(4)}
     files = [File(name, len(data), f"sha256:{hashlib.sha256(data).hexdigest()}") for name, data in contents.items()]
     os.environ.pop("TORCHCAPS_DATA", None)
     while count.kills < kills and len(count.wrong) < ENOUGH_WRONG:
         os.environ["XDG_CACHE_HOME"] = str(folder / f"cache-{count.victims}")
-        fetch = lambda: obtain("made-up", files, [SlowSource(contents)])  # noqa: E731
+        fetch = lambda: fetch_files("made-up", files, [SlowSource(contents)])  # noqa: E731
         most = min(10, kills - count.kills)
         until_done(fetch, folder / "said", 0.2, most, draw, count)
-        place = find("made-up", files)
+        place = find_files("made-up", files)
         visible = [] if place is None else [path for path in place.iterdir() if not path.name.startswith(".")]
         if place is None or any(path.read_bytes() != contents[path.name] for path in visible):
             count.wrong.append("a fetched file is missing or damaged")

@@ -1,4 +1,4 @@
-"""The quick form of ``python -m tests.torture``, and that the program sees what is wrong."""
+"""The quick form of ``python -m tests.torture``, and that it detects failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tests.torture.scenarios import ask_to_stop, compare_runs, make_run
 from tests.torture.victims import BROKEN, FINISHED, HUNG, REFUSED, STOPPED, Count, Ended, in_process
 from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import Interrupted, RunFolder, fit, interrupt
+from torchcaps.train import Interrupted, RunFolder, fit_run, processes
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture
@@ -64,15 +66,13 @@ def test_nothing_is_lost_when_a_disk_is_full_or_read_only(tmp_path: Path, tortur
     assert code == 0
 
 
-def test_a_scenario_that_breaks_is_wrong_and_the_others_still_run(
-    torture_program: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_scenario_is_counted_and_the_others_run(torture_program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that does not save on request, and one that crashes."""
 
     def crash(folder: Path, times: int, draw: random.Random, count: Count) -> None:
         raise ValueError("out of order")
 
-    monkeypatch.setattr(interrupt, "SIGNALS", [])  # the signals then end the process
+    monkeypatch.setattr(processes, "SIGNALS", [])  # the signals then end the process
     scenarios = {"first": crash, "second": ask_to_stop}
     monkeypatch.setattr(torture, "KILLS", scenarios)
     code, report = torture_program("--kills", "1", "--disks", "0")
@@ -83,7 +83,7 @@ def test_a_scenario_that_breaks_is_wrong_and_the_others_still_run(
 
 def test_a_changed_weight_and_a_lost_line_are_seen(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "tiny")
-    fit(run)
+    fit_run(run)
     shutil.copytree(run.path, tmp_path / "other")
     other = RunFolder(tmp_path / "other")
     same = Count()

@@ -1,4 +1,4 @@
-"""Processes that do real work and are disturbed: killed, asked to stop, or refused a write."""
+"""Processes that are killed, asked to stop, or cannot write."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit code (negative: the signal), its error message and its standard error."""
+    """Outcome of a process: exit code (negative: a signal), error message and standard error."""
 
     code: int
     said: str
@@ -73,6 +73,7 @@ def in_process(work: Callable[[], object], said: Path, *, kill_after: float | No
 def _be_victim(work: Callable[[], object], said: Path, stderr: Path) -> None:
     code = BROKEN
     try:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, as it should be
         sys.stderr = stderr.open("a", buffering=1)  # pytest has put a file of its own in its place
         os.dup2(sys.stderr.fileno(), 2)
         work()

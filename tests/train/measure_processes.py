@@ -16,13 +16,16 @@ from safetensors.torch import load_file
 from tests.reliability import RESULTS, provenance
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import write_json
-from torchcaps.train import RunFolder, fit, new_run, resolve
+from torchcaps.train import RunFolder, fit_run, new_run, resolve
 
 # 175 images for training in batches of 29: an odd number, and at the end of an epoch a batch of one image.
 SETTINGS = {"data": "glyphs", "train_images": 195, "batch_size": 29, "epochs": 2, "augmentation": "shift=2"}
+JITTER = "shift=2,normalized-contrast=0.8,normalized-brightness=0.2"
 SMALL = {"filters": 8, "types": 2, "hidden": [16, 16]}
 CASES = {
     "capsnet": {"model": "capsnet", "options": SMALL},
+    # The norm of the gradient is that of all processes together; contrast is drawn for the global batch.
+    "clipped": {"model": "capsnet", "options": SMALL, "clip_norm": 0.05, "augmentation": JITTER},
     # Batch statistics; without dropout, whose random numbers belong to a process.
     "ar-capsnet": {"model": "ar-capsnet", "options": SMALL | {"primary_size": 4, "capsule_size": 4, "dropout": 0.0}},
     # A routing that learns outside backpropagation, and a decoder without a gradient.
@@ -53,8 +56,8 @@ def measure(pair: str, folder: Path) -> dict[str, Any]:
     alone, together = make(folder / "alone", model), make(folder / "together", model, devices=2, strategy=strategy)
     row: dict[str, Any] = {"model": model, "strategy": strategy, "processes": 2}
     try:
-        fit(alone)
-        steps = fit(together).step
+        fit_run(alone)
+        steps = fit_run(together).step
     except TorchcapsError as error:  # the other pairs are still measured
         return row | {"steps": 0, "largest_difference": None, "error": str(error)[-300:]}
     gap = difference(alone, together)

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 import torchcaps
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import fit, new_run, open_run, resolve
-from torchcaps.train.checkpoint import Progress, load_checkpoint, load_weights, save_checkpoint, save_weights
+from torchcaps.train import fit_run, new_run, open_run, resolve
+from torchcaps.train.checkpoint import TrainingProgress, load_checkpoint, load_weights, save_checkpoint, save_weights
 
 
 def trained(seed: int = 0) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -31,7 +31,7 @@ def trained(seed: int = 0) -> tuple[nn.Module, torch.optim.Optimizer]:
 
 def test_round_trip(tmp_path: Path) -> None:
     model, optimizer = trained()
-    progress = Progress(step=3, loss_sum=0.1 + 0.2, best_accuracy=1 / 3)
+    progress = TrainingProgress(step=3, loss_sum=0.1 + 0.2, best_accuracy=1 / 3)
     save_checkpoint(tmp_path / "x.safetensors", model, optimizer, progress)
     other, fresh = trained(seed=1)
     assert load_checkpoint(tmp_path / "x.safetensors", other, fresh) == progress
@@ -45,11 +45,11 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_a_checkpoint_cut_short_is_refused(tmp_path: Path) -> None:
     model, optimizer = trained()
     path = tmp_path / "x.safetensors"
-    save_checkpoint(path, model, optimizer, Progress())
+    save_checkpoint(path, model, optimizer, TrainingProgress())
     whole = path.read_bytes()
     for length in range(0, len(whole), 97):
         path.write_bytes(whole[:length])
-        with pytest.raises(TorchcapsError, match="damaged or cut short"):
+        with pytest.raises(TorchcapsError, match="damaged or truncated"):
             load_weights(path, model)
 
 
@@ -70,7 +70,7 @@ class Bomb:
 def test_a_pickle_is_never_executed(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(TorchcapsError, match="damaged or cut short"):
+    with pytest.raises(TorchcapsError, match="damaged or truncated"):
         load_weights(path, nn.Linear(2, 2))
 
 
@@ -85,7 +85,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 def test_weights_alone_cannot_be_resumed_from(tmp_path: Path) -> None:
     model, optimizer = trained()
     save_weights(tmp_path / "x.safetensors", model)
-    with pytest.raises(TorchcapsError, match="no checkpoint to resume from"):
+    with pytest.raises(TorchcapsError, match="not a checkpoint that can be resumed"):
         load_checkpoint(tmp_path / "x.safetensors", model, optimizer)
 
 
@@ -109,13 +109,13 @@ def test_a_run_without_weights_cannot_be_loaded(tmp_path: Path) -> None:
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path
-import tests.train.tiny
+import tests.helpers.tiny_model
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import fit, open_run
+from torchcaps.train import fit_run, open_run
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
-    fit(open_run(Path(sys.argv[1])))
+    fit_run(open_run(Path(sys.argv[1])))
 except TorchcapsError as error:
     sys.exit(str(error))
 """
@@ -124,14 +124,14 @@ except TorchcapsError as error:
 def test_a_write_that_fails_leaves_the_old_state_whole(tmp_path: Path) -> None:
     """The operating system refuses to let a file grow, as it does when the disk is full."""
     run = new_run(resolve(model="tiny", data="glyphs", train_images=100, epochs=1, batch_size=32), tmp_path / "run")
-    fit(run)
+    fit_run(run)
     before = run.last.read_bytes()
     longer = run.config().model_copy(update={"epochs": 2})
-    new_run(longer, run.path)
+    run.write_config(longer)
     done = subprocess.run([sys.executable, "-c", LIMITED, str(run.path)], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "cannot write" in done.stderr
     assert "Traceback" not in done.stderr
     assert run.last.read_bytes() == before
     assert not list(run.path.rglob("*.tmp"))
-    assert fit(run).step == 6
+    assert fit_run(run).step == 6

@@ -12,6 +12,12 @@ from typer.testing import CliRunner
 
 import torchcaps
 from torchcaps.cli.main import app
+from torchcaps.errors import TorchcapsError
+from torchcaps.models import create_model
+from torchcaps.models.registry import models
+from torchcaps.train import resolve
+from torchcaps.train.checkpoint import save_weights
+from torchcaps.train.run_folder import load_model
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs-0.1.0"
 
@@ -46,3 +52,27 @@ def test_an_unfinished_run_resumes(run: Path) -> None:
     assert steps[0] == "7", "the line written before the interruption"
     assert steps[-1] == "27", "three epochs of 180 images in batches of 20"
     assert (run / "result.json").is_file()
+
+
+RESIZED = [(record.name, settings) for record in models for settings in record.earlier_laptop]
+
+
+@pytest.mark.parametrize(("name", "settings"), RESIZED)
+def test_weights_in_an_earlier_laptop_size_still_load(name: str, settings: dict[str, object], tmp_path: Path) -> None:
+    record, weights = models.get(name), tmp_path / "best.safetensors"
+    data = "glyphs" if record.image[0] == 1 else "cifar-10"
+    config = resolve(model=name, data=data)
+    channels, pixels, _ = config.image_shape
+    classes = len(config.class_names)
+    model = create_model(name, image_size=pixels, channels=channels, classes=classes, size="laptop", **settings)
+    save_weights(weights, model)
+    images = torch.rand(2, *config.image_shape)
+    with torch.no_grad():
+        assert torch.equal(load_model(config, weights)(images).scores, model.eval()(images).scores)
+    assert settings != record.laptop
+    with pytest.raises(TorchcapsError, match="does not fit this model"):
+        load_model(resolve(model=name, data=data, size="paper"), weights)
+
+
+def test_models_have_been_resized() -> None:
+    assert "convnet-fc" in dict(RESIZED)

@@ -1,4 +1,4 @@
-"""Two real processes share every batch, and end with the weights of one process that had it whole."""
+"""Training with two processes gives the weights of one process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from tests.train import measure_processes
 from tests.train.measure_processes import CLOSE, difference, make, measure
 from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
-from torchcaps.train import Interrupted, RunFolder, fit, move_run, processes, read_lines, resolve
+from torchcaps.train import Interrupted, RunFolder, change_settings, fit_run, processes, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
-from torchcaps.train.order import batch_indices, share_of
-from torchcaps.train.world import World, find_world
+from torchcaps.train.distributed import World, find_world
+from torchcaps.train.sampler import batch_indices, shard_of
+
+pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize("pair", ["capsnet/ddp", "capsnet-l1/ddp", "capsnet/fsdp"])
+@pytest.mark.parametrize("pair", ["capsnet/ddp", "capsnet-l1/ddp", "capsnet/fsdp", "clipped/fsdp"])
 def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) -> None:
     """The quick form of ``python -m tests.train.measure_processes``, which tries one more pair."""
     row = measure(pair, tmp_path)
@@ -36,7 +38,9 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) ->
     expected, found = read_progress(alone.last), read_progress(together.last)
     assert (found.step, found.images, found.validated_at) == (14, 350, 14)
     assert found.best_accuracy == pytest.approx(expected.best_accuracy, abs=0.051)  # one image of 20
-    lines = [[(line.step, line.split, line.loss) for line in read_lines(run.metrics_file)] for run in (alone, together)]
+    lines = [
+        [(line.step, line.split, line.loss) for line in read_metrics(run.metrics_file)] for run in (alone, together)
+    ]
     for (step, split, loss), (other_step, other_split, other_loss) in zip(*lines, strict=True):
         assert (step, split) == (other_step, other_split)
         assert loss is None or loss == pytest.approx(other_loss, abs=1e-5)
@@ -44,8 +48,8 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) ->
 
 def test_a_difference_between_processes_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (make(tmp_path / name, "capsnet", steps=1) for name in ("one", "other"))
-    fit(one)
-    fit(other)
+    fit_run(one)
+    fit_run(other)
     assert difference(one, other) == 0
     weights = load_file(other.last)
     value = next(value for name, value in weights.items() if name.startswith("model.")).flatten()
@@ -57,7 +61,7 @@ def test_a_difference_between_processes_is_seen(tmp_path: Path, monkeypatch: pyt
     def refuse(run: RunFolder) -> None:
         raise TorchcapsError("a process was lost")
 
-    monkeypatch.setattr(measure_processes, "fit", refuse)
+    monkeypatch.setattr(measure_processes, "fit_run", refuse)
     out = tmp_path / "processes.json"
     assert measure_processes.main(["--pairs", "capsnet/ddp", "capsnet/fsdp", "--out", str(out)]) == 1
     report = json.loads(out.read_text())
@@ -68,14 +72,14 @@ def test_a_difference_between_processes_is_seen(tmp_path: Path, monkeypatch: pyt
 def test_batch_statistics_are_those_of_the_whole_batch(tmp_path: Path) -> None:
     """One step: gradients (RMSprop keeps their squares) and running statistics. After more steps weights differ.
 
-    A bias before a batch normalisation has no gradient but rounding errors, which RMSprop scales up to whole steps.
+    A bias before a batch normalization has no gradient but rounding errors, which RMSprop scales up to whole steps.
     """
     alone, together = (
         make(tmp_path / "a", "ar-capsnet", steps=1),
         make(tmp_path / "b", "ar-capsnet", steps=1, devices=2),
     )
-    fit(alone)
-    fit(together)
+    fit_run(alone)
+    fit_run(together)
     first, second = load_file(alone.last), load_file(together.last)
     for name, value in first.items():
         if name.endswith("square_avg"):
@@ -86,10 +90,10 @@ def test_batch_statistics_are_those_of_the_whole_batch(tmp_path: Path) -> None:
 
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
     alone, moved = make(tmp_path / "alone", "capsnet"), make(tmp_path / "moved", "capsnet", devices=2, steps=6)
-    fit(alone)
-    assert fit(moved).step == 6
-    move_run(moved, devices=1, steps=None)
-    assert fit(moved).step == 14
+    fit_run(alone)
+    assert fit_run(moved).step == 6
+    change_settings(moved, devices=1, steps=None)
+    assert fit_run(moved).step == 14
     gap = difference(alone, moved)
     print(f"six steps in two processes, eight in one: weights differ by at most {gap:.2e}")
     assert gap < CLOSE
@@ -131,19 +135,19 @@ def test_when_one_is_killed_the_other_stops_and_the_run_goes_on(
     with pytest.raises(
         TorchcapsError, match=r"process 2 of 2 was killed by SIGKILL, and the others were stopped.*resume"
     ):
-        fit(run)
-    assert time.monotonic() - killed_at < 2 * processes.PATIENCE
+        fit_run(run)
+    assert time.monotonic() - killed_at < 2 * processes.GRACE_PERIOD
     reached = read_progress(run.last).step
     assert reached >= 3
-    move_run(run, devices=1, steps=reached + 2)
-    assert fit(run).step == reached + 2
+    change_settings(run, devices=1, steps=reached + 2)
+    assert fit_run(run).step == reached + 2
 
 
 def test_who_asks_one_to_stop_stops_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make(tmp_path / "run", "capsnet", devices=2, epochs=1000, save_minutes=0.0)
     while_training(run, lambda pids: os.kill(pids[1], signal.SIGUSR1), monkeypatch)
     with pytest.raises(Interrupted):
-        fit(run)
+        fit_run(run)
     assert read_progress(run.last).step >= 3
 
 
@@ -157,7 +161,7 @@ def test_torchrun_and_its_messages(tmp_path: Path) -> None:
     said, _ = workers[1].communicate(timeout=20)
     assert time.monotonic() - began < 5
     assert workers[1].returncode == processes.LOST
-    assert "process 2 of 2 lost the connection to another one" in said
+    assert "process 2 of 2 lost the connection to another process" in said
     workers[0].communicate()
 
 
@@ -167,22 +171,22 @@ def test_by_command_and_resumed_in_one_process(torchcaps_command: Command) -> No
     done = torchcaps_command("train", "capsnet", *images, *small, "--devices", "2", "--out", "run")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Run: run") == 1
-    refused = torchcaps_command("train", "--resume", "run", "--devices", "1", "--epochs", "2")
-    assert "a resumed run keeps its settings: leave out --epochs" in refused.stderr
+    refused = torchcaps_command("train", "--resume", "run", "--devices", "1", "--seed", "2")
+    assert "a resumed run keeps its settings: leave out --seed" in refused.stderr
     again = torchcaps_command("train", "--resume", "run", "--devices", "1")
     assert again.returncode == 0, again.stderr
 
 
 def test_a_trouble_is_told_once(tmp_path: Path) -> None:
     run = make(tmp_path / "run", "capsnet", devices=2, learning_rate=1e30)
-    with pytest.raises(TorchcapsError, match=r"(became|no longer finite).* at step \d+"):
-        fit(run)
+    with pytest.raises(TorchcapsError, match=r"(became|not finite).* at step \d+"):
+        fit_run(run)
 
 
 def test_each_image_belongs_to_one_process() -> None:
     for count in range(1, 40):
         for ranks in range(1, 9):
-            shares = [share_of(count, rank, ranks) for rank in range(ranks)]
+            shares = [shard_of(count, rank, ranks) for rank in range(ranks)]
             assert sum(share.counted for share in shares) == pytest.approx(count)
             if count >= ranks:
                 seen = [number for share in shares for number in range(count)[share.part]]
@@ -190,7 +194,7 @@ def test_each_image_belongs_to_one_process() -> None:
             else:
                 assert all(share.part == slice(0, count) for share in shares)
     epoch = [batch_indices(175, 29, 0, step) for step in range(7)]
-    seen = [i for batch in epoch for rank in range(2) for i in batch[share_of(len(batch), rank, 2).part].tolist()]
+    seen = [i for batch in epoch for rank in range(2) for i in batch[shard_of(len(batch), rank, 2).part].tolist()]
     assert sorted(seen) == sorted([*range(175), int(epoch[-1][0])]), "the batch of one image is computed by both"
 
 
@@ -211,8 +215,8 @@ def test_who_started_the_processes(environment: dict[str, str], world: World) ->
     ("settings", "environment", "message"),
     [
         ({"nodes": 2}, {}, "srun --nodes 2 --ntasks-per-node 1"),
-        ({"devices": 3}, {"SLURM_STEP_NUM_TASKS": "2"}, "want 3 processes on 1 machines, but 2 were started"),
-        ({}, {"TORCHELASTIC_RUN_ID": "x"}, "left its variables incomplete"),
+        ({"devices": 3}, {"SLURM_STEP_NUM_TASKS": "2"}, "but torchrun or Slurm started 2"),
+        ({}, {"TORCHELASTIC_RUN_ID": "x"}, "variables of torchrun or Slurm are incomplete"),
     ],
 )
 def test_numbers_that_contradict_each_other(
@@ -231,4 +235,4 @@ def test_one_device_cannot_be_shared() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | outside, capture_output=True, text=True, check=False
     )
-    assert "device 'cuda:1' is one, but 2 processes need one each" in done.stderr
+    assert "device 'cuda:1' is a single device, but 2 processes need one each" in done.stderr

@@ -13,12 +13,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import tests.train.tiny  # noqa: F401  (registers the model)
+import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import cache_folder, read_json, write_json
-from torchcaps.kernels import measured
-from torchcaps.train import Interrupted, RunFolder, fit, move_run, new_run, read_lines, resolve
+from torchcaps.kernels import autotune
+from torchcaps.train import Interrupted, RunFolder, change_settings, fit_run, new_run, read_metrics, resolve
 from torchcaps.train.checkpoint import read_progress
+
+pytestmark = pytest.mark.process
 
 PER_EPOCH = 6  # 180 images for training in batches of 32
 SETTINGS = {
@@ -34,6 +36,7 @@ MODELS = {
     "tiny": {"model": "tiny", "learning_rate": 0.01},  # has dropout
     "capsnet": {"model": "capsnet", "options": {"filters": 8, "types": 2, "hidden": [16, 16]}},
     "rmsprop": {"model": "tiny", "optimizer": "rmsprop", "schedule": "exponential:0.9:5"},
+    "one-cycle": {"model": "tiny", "schedule": "one-cycle:0.02:0.2", "clip_norm": 0.5, "weight_decay": 0.01},
 }
 
 
@@ -42,7 +45,7 @@ def make(path: Path, name: str, **more: object) -> RunFolder:
 
 
 def train_in_a_process(run: RunFolder, moment: str = "never", number: int = 0, order: str = "pure") -> int:
-    command = [sys.executable, "-m", "tests.train.killed", str(run.path), moment, str(number), order]
+    command = [sys.executable, "-m", "tests.helpers.killed_training", str(run.path), moment, str(number), order]
     return subprocess.run(command, capture_output=True, timeout=120, check=False).returncode
 
 
@@ -66,16 +69,17 @@ def same_weights(one: RunFolder, other: RunFolder) -> bool:
         ("tiny", "writing", 4),
         ("capsnet", "step", 3),
         ("rmsprop", "step", 8),
+        ("one-cycle", "step", 5),
     ],
 )
 def test_killed_and_resumed_is_bit_identical(tmp_path: Path, name: str, moment: str, number: int) -> None:
     undisturbed, killed = make(tmp_path / "a", name), make(tmp_path / "b", name)
-    fit(undisturbed)
+    fit_run(undisturbed)
     assert train_in_a_process(killed, moment, number) == -signal.SIGKILL
-    fit(killed)
+    fit_run(killed)
     assert same_weights(undisturbed, killed)
     lines = [
-        [(line.step, line.split, line.loss, line.accuracy) for line in read_lines(r.metrics_file)]
+        [(line.step, line.split, line.loss, line.accuracy) for line in read_metrics(r.metrics_file)]
         for r in (undisturbed, killed)
     ]
     assert lines[0] == lines[1]
@@ -91,38 +95,38 @@ def test_a_stateful_order_would_be_caught(tmp_path: Path) -> None:
 
 def test_saving_rarely_or_often_gives_the_same_weights(tmp_path: Path) -> None:
     often, rarely = make(tmp_path / "a", "tiny"), make(tmp_path / "b", "tiny", save_minutes=60.0)
-    fit(often)
-    fit(rarely)
+    fit_run(often)
+    fit_run(rarely)
     assert same_weights(often, rarely)
 
 
 def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
     run = make(tmp_path / "a", "tiny")
-    fit(run)
+    fit_run(run)
     before = run.last.read_bytes(), run.metrics_file.read_bytes()
-    fit(run)
+    fit_run(run)
     assert (run.last.read_bytes(), run.metrics_file.read_bytes()) == before
 
 
 def test_seeds_differ(tmp_path: Path) -> None:
     one, other = make(tmp_path / "a", "tiny"), make(tmp_path / "b", "tiny", seed=1)
-    fit(one)
-    fit(other)
+    fit_run(one)
+    fit_run(other)
     assert not same_weights(one, other)
 
 
 def stop_after(run: RunFolder, steps: int) -> None:
     calls = itertools.count(1)
     with pytest.raises(Interrupted):
-        fit(run, over=lambda: next(calls) == steps)
+        fit_run(run, should_stop=lambda: next(calls) == steps)
 
 
 def test_a_checkpoint_beyond_the_last_step_ends_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = make(tmp_path / "run", "tiny")
     stop_after(run, 5)
-    move_run(run, steps=4)
-    assert fit(run, over=lambda: True).step == 5
-    assert "at step 5, beyond the 4 steps" in caplog.text
+    change_settings(run, steps=4)
+    assert fit_run(run, should_stop=lambda: True).step == 5
+    assert "at step 5, past the 4 steps" in caplog.text
     assert run.best.is_file()
 
 
@@ -132,13 +136,13 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
 
     def resume_again() -> bool:
         with pytest.raises(TorchcapsError, match="is being trained by another process") as caught:
-            fit(run)
+            fit_run(run)
         refused.append(str(caught.value))
         return len(refused) == 2
 
     with pytest.raises(Interrupted):
-        fit(run, over=resume_again)
-    assert fit(run).step == 2 * PER_EPOCH, "the lock ends with the training"
+        fit_run(run, should_stop=resume_again)
+    assert fit_run(run).step == 2 * PER_EPOCH, "the lock ends with the training"
 
 
 def test_settings_of_a_run_under_way_stay_as_they_are(tmp_path: Path) -> None:
@@ -147,11 +151,11 @@ def test_settings_of_a_run_under_way_stay_as_they_are(tmp_path: Path) -> None:
 
     def move() -> bool:
         with pytest.raises(TorchcapsError, match="is being trained by another process"):
-            move_run(run, device="auto")
+            change_settings(run, device="auto")
         return True
 
     with pytest.raises(Interrupted):
-        fit(run, over=move)
+        fit_run(run, should_stop=move)
     assert run.config_file.read_bytes() == before
 
 
@@ -168,10 +172,10 @@ def test_a_closed_terminal_saves_the_run(tmp_path: Path, ignored: bool) -> None:
 
     try:
         if ignored:
-            assert fit(run, over=hang_up).step == 2 * PER_EPOCH
+            assert fit_run(run, should_stop=hang_up).step == 2 * PER_EPOCH
         else:
             with pytest.raises(Interrupted):
-                fit(run, over=hang_up)
+                fit_run(run, should_stop=hang_up)
             assert read_progress(run.last).step in (1, 2)
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -181,32 +185,32 @@ SPECTRAL = {"model": "capsnet", "options": {"filters": 16, "types": 4, "hidden":
 
 
 def flip_measurements() -> None:
-    """What another machine may find, in place of what was measured here."""
+    """Replace the measured convolution forms by those that another machine might measure."""
     for file in (cache_folder() / "convolutions").glob("*/*.json"):
         found = read_json(file)
         seconds = found["seconds"]
-        faster = measured.wins(seconds)
+        faster = autotune.wins(seconds)
         found["seconds"] = {"pytorch": 1.0, "spectral": 2.0} if faster else {"pytorch": 2.0, "spectral": 1.0}
         write_json(file, found)
-    measured.spectral_is_faster.cache_clear()
+    autotune.form_is_faster.cache_clear()
 
 
 def test_a_resumed_run_keeps_the_forms_of_its_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    measured.spectral_is_faster.cache_clear()
+    autotune.form_is_faster.cache_clear()
     monkeypatch.setitem(MODELS, "spectral", SPECTRAL)
     undisturbed, resumed, anew = (make(tmp_path / name, "spectral") for name in ("a", "b", "c"))
-    fit(undisturbed)
+    fit_run(undisturbed)
     stop_after(resumed, 8)
     flip_measurements()
-    fit(resumed)
+    fit_run(resumed)
     assert same_weights(undisturbed, resumed)
     recorded = read_json(resumed.environment_file)["training"]
     assert recorded["threads"] == 1
     assert {name.split()[-1] for name in recorded["convolutions"]} == {"training", "inference"}
-    fit(anew)
+    fit_run(anew)
     assert not same_weights(undisturbed, anew), "the other form has other bits, otherwise this tests nothing"
-    measured.spectral_is_faster.cache_clear()
+    autotune.form_is_faster.cache_clear()
 
 
 def test_a_resume_with_other_threads_says_that_bits_will_differ(
@@ -229,5 +233,21 @@ def test_a_damaged_record_of_forms_is_made_anew(tmp_path: Path, content: str) ->
     run = make(tmp_path / "run", "tiny")
     stop_after(run, 2)
     run.environment_file.write_text(content, encoding="utf-8")
-    assert fit(run).step == 2 * PER_EPOCH
+    assert fit_run(run).step == 2 * PER_EPOCH
     assert read_json(run.environment_file)["training"]["convolutions"] == {}
+
+
+def test_a_finished_run_is_extended(tmp_path: Path) -> None:
+    from torchcaps.train.run_folder import check_extension
+
+    settings = {"model": "lenet", "data": "glyphs", "train_images": 40, "batch_size": 10, "device": "cpu"}
+    run = new_run(resolve(**settings, epochs=1), tmp_path / "run")
+    fit_run(run)
+    check_extension(run, epochs=2)
+    change_settings(run, epochs=2)
+    assert fit_run(run).step == 8
+    with pytest.raises(TorchcapsError, match="has 2 epochs: it can be extended, not shortened"):
+        check_extension(run, epochs=1)
+    cycle = new_run(resolve(**settings, schedule="one-cycle:0.01:0.1"), tmp_path / "cycle")
+    with pytest.raises(TorchcapsError, match="depends on the length of the training, so the run cannot be extended"):
+        check_extension(cycle, epochs=9)

@@ -1,4 +1,4 @@
-"""What one number of a capsule means: change it alone and draw the result."""
+"""Perturb single dimensions of a class capsule, and reconstruct one model's capsules with another's decoder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.models import Model
@@ -14,57 +14,72 @@ from torchcaps.models.gu2021 import ConvNetCR, ConvNetR
 
 
 @dataclass(frozen=True)
-class Range:
-    """How far and in how many steps a paper moves a dimension; ``by_size``: times the root of the capsule's size."""
+class PerturbationRange:
+    """The range over which a paper perturbs a dimension: -reach to +reach in equal steps.
+
+    With ``by_size``, the reach is multiplied by the square root of the capsule's size.
+    """
 
     reach: float
     steps: int
     by_size: bool = False
 
-    def arguments(self, size: int) -> tuple[float, int]:
-        """Reach and steps for capsules of this size."""
+    def for_size(self, size: int) -> tuple[float, int]:
+        """Return reach and number of steps for capsules of this size."""
         return self.reach * (math.sqrt(size) if self.by_size else 1.0), self.steps
 
 
 RANGES = {
-    "sabour2017": Range(0.25, 11),  # by 0.05
-    "choi2019": Range(0.25, 11, by_size=True),  # by 0.05 sqrt(D)
-    "gu2021": Range(0.2, 9),  # by 0.05
-    "gu2021-units": Range(8.0, 9),  # of plain networks; the paper gives no step: as many as for capsules
+    "sabour2017": PerturbationRange(0.25, 11),  # by 0.05
+    "choi2019": PerturbationRange(0.25, 11, by_size=True),  # by 0.05 sqrt(D)
+    "gu2021": PerturbationRange(0.2, 9),  # by 0.05
+    "gu2021-units": PerturbationRange(
+        8.0, 9
+    ),  # for plain networks; the paper states no step, so the same number as for capsules
 }
 
 
-def fitting_ranges(model: Model) -> list[str]:
-    """The ranges that fit a model: plain units are not bounded as capsules are, and take a range of their own.
+def ranges_for(model: Model) -> list[str]:
+    """Return the names of the ranges that suit a model.
 
-    gu2021 shows that its range for capsules changes next to nothing in plain networks, so that is among theirs too.
+    The units of plain networks are unbounded and need a wider range. The capsule range of gu2021 is included for them
+    too: the paper uses it to show that it changes almost nothing there.
     """
     units = isinstance(model, ConvNetCR | ConvNetR)
     return ["gu2021", "gu2021-units"] if units else ["sabour2017", "choi2019", "gu2021"]
 
 
+def default_range(model: Model, paper: str = "") -> str:
+    """Return the name of the range of the model's paper if there is one, or else that of sabour2017.
+
+    Units of plain networks have a range of their own.
+    """
+    fitting = ranges_for(model)
+    return next(name for name in ("gu2021-units", paper, "sabour2017", "gu2021") if name in fitting)
+
+
 @torch.no_grad()
 def perturb_dimensions(
-    model: Model, image: Tensor, *, paper: str | Range | None = None, reach: float = 0.25, steps: int = 11
+    model: Model, image: Tensor, *, paper: str | PerturbationRange | None = None, reach: float = 0.25, steps: int = 11
 ) -> Tensor:
-    """Reconstructions of one image with each dimension of its winning capsule moved by -reach to +reach.
+    """Reconstruct an image with each dimension of its winning capsule changed by -reach to +reach.
 
-    The range of sabour2017 is 0.25 in steps of 0.05; ``paper`` is a range, or the name of one of RANGES, and takes the
-    place of the other two.
+    The defaults are the range of sabour2017: 0.25 in steps of 0.05. ``paper`` is a range or a name in RANGES, and
+    overrides ``reach`` and ``steps``.
 
     Shapes: image (C, H, W) to (D, steps, C, H, W).
     """
     output = model(image.unsqueeze(0))
     if output.pose is None:
-        raise TorchcapsError(f"{type(model).__name__} has no capsules whose dimensions could be moved")
+        raise TorchcapsError(f"{type(model).__name__} has no class capsules to perturb: choose a capsule model")
     winner = int(output.scores.argmax(1))
     size = output.pose.shape[2]
     if isinstance(paper, str):
         if paper not in RANGES:
-            raise unknown_name("range of perturbation", paper, RANGES)
+            raise unknown_name("perturbation range", paper, RANGES)
         paper = RANGES[paper]
     if paper is not None:
-        reach, steps = paper.arguments(size)
+        reach, steps = paper.for_size(size)
     pose = move_dimensions(output.pose, winner, reach=reach, steps=steps)
     labels = torch.full((size * steps,), winner, device=pose.device)
     scores = output.scores.expand(size * steps, -1)
@@ -73,7 +88,7 @@ def perturb_dimensions(
 
 
 def move_dimensions(pose: Tensor, label: int, *, reach: float, steps: int) -> Tensor:
-    """A pose with each number of one class's capsule moved by -reach to +reach, one after the other.
+    """Copy a pose with each dimension of one class capsule changed in turn by -reach to +reach.
 
     Shapes: (1, classes, D) to (D * steps, classes, D).
     """
@@ -84,9 +99,33 @@ def move_dimensions(pose: Tensor, label: int, *, reach: float, steps: int) -> Te
     return moved
 
 
-def change_of_drawing(drawn: Tensor) -> Tensor:
-    """How much each dimension changes a drawing: the mean difference of a pixel between the two ends.
+def reconstruction_change(drawn: Tensor) -> Tensor:
+    """Return the mean absolute pixel difference between the two ends of each dimension's range.
 
     Shapes: (D, steps, C, H, W) to (D,).
     """
     return (drawn[:, -1] - drawn[:, 0]).abs().flatten(1).mean(1)
+
+
+@torch.no_grad()
+def reconstruct_with(other: Model, model: Model, images: Tensor, labels: Tensor | None = None) -> Tensor:
+    """Reconstruct the class capsules of ``model`` with the decoder of ``other``.
+
+    Args:
+        labels: (B,), the classes to reconstruct; None for the predicted ones.
+
+    Shapes: images (B, C, H, W) to (B, C', H', W'), the image size of ``other``.
+    """
+    if other.decoder is None:
+        raise TorchcapsError(f"{type(other).__name__} has no decoder: choose a model that has one")
+    output = model(images)
+    if output.pose is None:
+        raise TorchcapsError(f"{type(model).__name__} has no class capsules to reconstruct: choose a capsule model")
+    expected = next(layer for layer in other.decoder.modules() if isinstance(layer, nn.Linear)).in_features
+    classes, size = output.pose.shape[1:]
+    if classes != other.classes or classes * size != expected:
+        raise TorchcapsError(
+            f"the decoder expects {other.classes} capsules of size {expected // other.classes}, but "
+            f"{type(model).__name__} has {classes} of size {size}: choose models with class capsules of the same shape"
+        )
+    return other.reconstruct(output, labels)

@@ -1,7 +1,7 @@
-"""Which numbers of a model an attack climbs on: its views.
+"""Views of a model's output: which logits an attack follows.
 
-A capsule's length saturates below one and hides the gradient, so "the logits" of a capsule network are a choice. It is
-made here by name, and every result says which was used.
+The length of a capsule saturates below one, which hides the gradient, so a capsule network has several sensible logits.
+They are registered here by name, and every result records which were used.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from torchcaps.models import Output
 from torchcaps.registry import Registry
 
 STRONGEST = "strongest"
-# Scores are drawn this much towards the middle before a logarithm is taken of them. Cutting them off instead would
-# set the gradient of every saturated capsule to zero.
+# Scores are shrunk this much toward the middle before taking a logarithm. Clamping them would set the gradient of every
+# saturated capsule to zero.
 MARGIN = 1e-6
 
 
 @dataclass(frozen=True)
-class View:
-    """One way to read logits (B, classes) out of a model's answer."""
+class LogitsView:
+    """A way to compute logits (B, classes) from a model's output."""
 
     name: str
     description: str
     read: Callable[[Output], Tensor]
-    bounded: bool = False  # makes sense only where scores lie in [0, 1]
+    bounded: bool = False  # needs scores in [0, 1]
 
 
 def _atanh(output: Output) -> Tensor:
@@ -41,37 +41,38 @@ def _log_odds(output: Output) -> Tensor:
     return torch.logit(output.scores.clamp(0, 1) * (1 - 2 * MARGIN) + MARGIN)
 
 
-views: Registry[View] = Registry("logits")
-views.add(View("logits", "the model's own logits", lambda output: output.logits))
-views.add(View("log-odds", "log s / (1 - s) of the scores", _log_odds, bounded=True))
-views.add(View("atanh", "inverse hyperbolic tangent of the scores", _atanh, bounded=True))
-views.add(View("scores", "class scores: capsule lengths or probabilities", lambda output: output.scores))
-# Log-odds of a length of 0 against one of 1 lie so far apart that rounding leaves the cross-entropy no gradient; atanh
-# grows that steeply at one end only.
-OF_LENGTHS = ("atanh", "log-odds", "scores")
-OF_LOGITS = ("logits", "scores")
+logits_views: Registry[LogitsView] = Registry("logits")
+logits_views.add(LogitsView("logits", "the model's own logits", lambda output: output.logits))
+logits_views.add(LogitsView("log-odds", "log s / (1 - s) of the scores", _log_odds, bounded=True))
+logits_views.add(LogitsView("atanh", "inverse hyperbolic tangent of the scores", _atanh, bounded=True))
+logits_views.add(LogitsView("scores", "class scores: capsule lengths or probabilities", lambda output: output.scores))
+# atanh comes first: the log-odds of lengths near 0 and near 1 are so far apart that rounding leaves the cross-entropy
+# without a gradient, and atanh grows that steeply at one end only.
+VIEWS_OF_LENGTHS = ("atanh", "log-odds", "scores")
+VIEWS_OF_LOGITS = ("logits", "scores")
 
 
-def choose_views(name: str, answers: Output) -> list[View]:
-    """The views of that name; for ``strongest`` all that fit the model and differ, the most telling first.
+def select_views(name: str, output: Output) -> list[LogitsView]:
+    """Return the view of that name, or for ``strongest`` all views that fit the model, the most effective first.
 
-    For lengths and activations these are their atanh, their log-odds and themselves; for a softmax or sigmoid the
-    logits that went into it, and the scores.
+    For capsule lengths and activations these are atanh, log-odds and the scores themselves; for a softmax or sigmoid
+    its logits and the scores.
 
     Args:
-        name: ``strongest`` or one of the views.
-        answers: the model's answer to clean images, by which is seen what fits.
+        name: ``strongest`` or the name of a view.
+        output: the model's output for clean images, by which the fitting views are found.
     """
     if name == STRONGEST:
-        # Own logits that are made from the scores are cut off at their ends, which the views here are not. Where scores
-        # are made from logits instead, those know more than anything that can be made of the scores.
-        of_lengths = torch.equal(answers.logits, log_odds(answers.scores))
-        return [views.get(each) for each in (OF_LENGTHS if of_lengths else OF_LOGITS)]
-    if name not in views:
-        raise unknown_name("logits", name, [STRONGEST, *views.names()])
-    highest = answers.scores.max().item()
-    if views.get(name).bounded and highest > 1:
+        # Logits that the model computes from its scores are clamped; the views here are not. Where the scores are
+        # computed from the logits instead, the logits hold more information than the scores.
+        from_lengths = torch.equal(output.logits, log_odds(output.scores))
+        return [logits_views.get(each) for each in (VIEWS_OF_LENGTHS if from_lengths else VIEWS_OF_LOGITS)]
+    if name not in logits_views:
+        raise unknown_name("logits", name, [STRONGEST, *logits_views.names()])
+    view, highest = logits_views.get(name), output.scores.max().item()
+    if view.bounded and highest > 1:
         raise TorchcapsError(
-            f"logits '{name}' need scores in [0, 1], and this model's reach {highest:.3g}: use 'logits' or 'scores'"
+            f"logits '{name}' need scores in [0, 1], but this model's scores reach {highest:.3g}: "
+            "use 'logits' or 'scores'"
         )
-    return [views.get(name)]
+    return [view]

@@ -1,4 +1,4 @@
-"""How large a perturbation is: the two norms, and what an attack needs of each."""
+"""The norms that bound a perturbation: L-infinity and L2."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from torch import Tensor
 
 from torchcaps.errors import unknown_name
 
-TINY = 1e-12  # below any gradient's length that matters
+TINY = 1e-12  # smaller than any length that matters; avoids division by zero
 
 
 class Norm(ABC):
-    """A ball of radius epsilon around each image. Shapes: (B, C, H, W) everywhere, sizes (B,)."""
+    """A ball of radius epsilon around each image. Shapes: (B, C, H, W) everywhere, norms (B,)."""
 
     name: str
 
     @abstractmethod
     def size(self, perturbations: Tensor) -> Tensor:
-        """How large each perturbation is."""
+        """Return the norm of each perturbation."""
 
     @abstractmethod
     def steepest(self, gradients: Tensor) -> Tensor:
-        """The step of size one along which the loss grows fastest."""
+        """Return the steps of norm 1 along which the loss grows fastest."""
 
     @abstractmethod
     def project(self, perturbations: Tensor, epsilon: float) -> Tensor:
-        """The nearest perturbation within the ball."""
+        """Project each perturbation onto the ball."""
 
     @abstractmethod
-    def draw(self, images: Tensor) -> Tensor:
-        """A perturbation at random within the unit ball, uniform."""
+    def sample(self, images: Tensor) -> Tensor:
+        """Sample perturbations uniformly from the unit ball."""
 
-    def clip(self, moved: Tensor, images: Tensor, epsilon: float) -> Tensor:
-        """Bring images back to within epsilon of the originals and into [0, 1].
+    def clip(self, perturbed: Tensor, images: Tensor, epsilon: float, bounds: tuple[float, float] = (0, 1)) -> Tensor:
+        """Clip perturbed images to within epsilon of the originals and to the bounds of the pixels.
 
-        Both hold afterwards: an original lies in [0, 1] itself, so the second clipping only shortens a perturbation.
-        What is not a number stays as it was.
+        Both hold afterward: the originals are within the bounds, so the second step only shortens a perturbation.
+        Pixels that are not finite are reset to the original.
         """
-        moved = torch.where(moved.isfinite(), moved, images)
-        return (images + self.project(moved - images, epsilon)).clamp(0, 1)
+        perturbed = torch.where(perturbed.isfinite(), perturbed, images)
+        return (images + self.project(perturbed - images, epsilon)).clamp(*bounds)
 
 
 class LInf(Norm):
-    """The largest change of any pixel."""
+    """The largest absolute change of a pixel."""
 
     name = "linf"
 
@@ -57,7 +57,7 @@ class LInf(Norm):
     def project(self, perturbations: Tensor, epsilon: float) -> Tensor:
         return perturbations.clamp(-epsilon, epsilon)
 
-    def draw(self, images: Tensor) -> Tensor:
+    def sample(self, images: Tensor) -> Tensor:
         return torch.rand(images.shape).to(images).mul_(2).sub_(1)
 
 
@@ -71,15 +71,15 @@ class L2(Norm):
         return lengths
 
     def steepest(self, gradients: Tensor) -> Tensor:
-        # By the largest first: a saturated model's gradients are so small that their squares are zero.
+        # Divide by the largest element first: squares of the tiny gradients of a saturated model underflow.
         scaled = gradients / gradients.abs().amax((1, 2, 3), keepdim=True).clamp_min(1e-37)
         return scaled / self._lengths(scaled)
 
     def project(self, perturbations: Tensor, epsilon: float) -> Tensor:
         return perturbations * (epsilon / self._lengths(perturbations)).clamp(max=1)
 
-    def draw(self, images: Tensor) -> Tensor:
-        # The share of a ball's volume within radius r is r^n.
+    def sample(self, images: Tensor) -> Tensor:
+        # The fraction of the volume of the unit ball within radius r is r^n.
         directions = torch.randn(images.shape).to(images)
         radii = torch.rand(len(images)).to(images).pow(1 / images[0].numel())
         return directions / self._lengths(directions) * radii[:, None, None, None]
@@ -91,8 +91,8 @@ class L2(Norm):
 NORMS: dict[str, Norm] = {norm.name: norm for norm in (LInf(), L2())}
 
 
-def choose_norm(name: str) -> Norm:
-    """The norm of that name."""
+def get_norm(name: str) -> Norm:
+    """Return the norm of that name."""
     if name not in NORMS:
         raise unknown_name("norm", name, NORMS)
     return NORMS[name]

@@ -1,1 +1,1 @@
-"""Speed and memory, as ratios: what is compared runs interleaved in one process, and medians are divided."""
+"""Speed and memory measurements. Jobs that are compared run interleaved in one process; results are ratios of times."""

@@ -1,25 +1,46 @@
-"""What the project claims about its speed, each as a ratio with a target that this machine can check."""
+"""The cases of ``torchcaps bench claims``: each measures ratios that the project claims, with their targets."""
 
 from __future__ import annotations
 
 import statistics
+import tempfile
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from torchcaps.bench.timing import Budget, Seconds, Summary, ratio
+import torch
+
+from torchcaps.bench.growth import (
+    BATCH,
+    ITERATIONS,
+    LARGE_BATCH,
+    memory_along_axis,
+    routing_alone,
+    time_along_axis,
+    training_step,
+)
+from torchcaps.bench.memory import step_memory
+from torchcaps.bench.steps import TASKS, time_workloads
+from torchcaps.bench.timing import Seconds, Summary, TimingBudget, num_threads, ratio, time_interleaved
+from torchcaps.bench.workload import NetSpec, Workload, why_not_compiled
+from torchcaps.errors import TorchcapsError, need_extra
+from torchcaps.export import INPUT, MODULES, OnnxInference, export_model, open_session
+from torchcaps.models import FastInference
 
 
 @dataclass(frozen=True)
 class Check:
-    """A figure and what it should be.
+    """A measured figure and its target.
 
     Args:
-        what: in words, such as "training step, times the plain form".
+        what: description, such as "310K, step: plain / ours".
         measured: the figure; None if it was not measured.
-        low, high: where it should lie; None where there is no such bound. With neither, it is only reported.
-        spread: of the rounds, where it is a ratio of times.
-        note: why it was not measured, or what to know about it.
+        low, high: bounds of the target; None where there is none. Without either, the figure is only reported.
+        spread: quartiles over the rounds, for ratios of times.
+        note: why it was not measured, or other remarks.
     """
 
     what: str
@@ -31,7 +52,7 @@ class Check:
 
     @property
     def target(self) -> str:
-        """The bounds in words."""
+        """The target as text."""
         if self.low is not None and self.high is not None:
             return f"{self.low:g} to {self.high:g}"
         if self.low is not None:
@@ -40,7 +61,7 @@ class Check:
 
     @property
     def met(self) -> bool | None:
-        """Whether the figure lies where it should; None where nothing is asked or measured.
+        """Whether the target is met; None without a target or a measurement.
 
         >>> Check("ratio", 8.5, low=8).met, Check("ratio", 1.2, high=1.1).met, Check("ratio", 3.0).met
         (True, False, None)
@@ -50,33 +71,250 @@ class Check:
         return (self.low is None or self.measured >= self.low) and (self.high is None or self.measured <= self.high)
 
     def as_row(self) -> dict[str, Any]:
-        """For a result file."""
+        """The check as a row of a result file."""
         row: dict[str, Any] = {"what": self.what, "measured": self.measured, "target": self.target, "met": self.met}
         row |= {"low": self.low, "high": self.high}
         return row | ({"spread": self.spread} if self.spread else {}) | ({"note": self.note} if self.note else {})
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a case may be told: how long to measure, whether to compile, and how large its batches are.
+class ClaimSettings:
+    """ClaimSettings of a case: time limits, whether to measure torch.compile, a divisor of batch sizes, and the device.
 
-    ``shrink`` divides all batches, to try out a case in little time; figures that count are measured with 1.
+    ``shrink`` is for trial runs; published figures are measured with 1.
     """
 
-    budget: Budget
+    budget: TimingBudget
     compiled: bool = False
     shrink: int = 1
+    device: str = "cpu"
 
     def batch(self, images: int) -> int:
         return max(1, images // self.shrink)
 
 
-Case = Callable[[Settings], list[Check]]
+Case = Callable[[ClaimSettings], list[Check]]
 
 
-def of_times(what: str, seconds: Seconds, name: str, base: str, *, note: str = "", **bounds: float) -> Check:
-    """A check of what one job takes over what another takes; the note also tells both times."""
+def ratio_check(what: str, seconds: Seconds, name: str, base: str, *, note: str = "", **bounds: float) -> Check:
+    """A check of the ratio of two jobs' times; the note has both times."""
     medians = [1000 * statistics.median(seconds[job]) for job in (name, base)]
     times = " and ".join(f"{each:,.{0 if each >= 10 else 2}f} ms" for each in medians)
     found = ratio(seconds, name, base)
     return Check(what, found["median"], spread=found, note=f"{times}; {note}" if note else times, **bounds)
+
+
+# Three routings, a network without routing, and one of paper size; each with its batch sizes.
+NETS: list[tuple[NetSpec, tuple[int, ...]]] = [
+    *((NetSpec(name, "laptop"), (1, 32)) for name in ("capsnet", "matrix-capsnet", "ar-capsnet", "convnet-avg")),
+    (NetSpec("capsnet"), (32,)),
+]
+
+
+def onnx_inference(settings: ClaimSettings) -> list[Check]:
+    """onnxruntime against ours, the plain form and the service, which uses the faster one: CPU time for an answer."""
+    try:
+        need_extra("export", "onnxruntime's speed", *MODULES)
+    except TorchcapsError as error:
+        return [Check("inference: onnxruntime / ours", None, note=str(error))]
+    checks = []
+    for net, batches in NETS:
+        with tempfile.TemporaryDirectory() as folder:
+            session = open_session(export_model(net.create(), Path(folder) / "model.onnx").path, threads=1)
+        for batch in map(settings.batch, batches):
+            seconds = time_onnx_inference(session, replace(net, batch=batch), settings.budget)
+            what = f"{net.model}, {net.size}, {batch} image{'s' * (batch > 1)}: onnxruntime / {{}}"
+            checks.append(ratio_check(what.format("ours"), seconds, "onnxruntime", "torchcaps"))
+            checks.append(ratio_check(what.format("plain"), seconds, "onnxruntime", "plain"))
+            if "service" in seconds:
+                checks.append(ratio_check(what.format("service"), seconds, "onnxruntime", "service", low=0.9))
+    return checks
+
+
+def time_onnx_inference(session: Any, net: NetSpec, budget: TimingBudget) -> Seconds:
+    """CPU seconds of inference with onnxruntime, with both forms of PyTorch, and for one image as in the service."""
+    images, model = net.images_and_labels()[0], net.create()
+    arrays, predict = {INPUT: images.numpy()}, FastInference(model, net.batch)
+    jobs: dict[str, Callable[[], object]] = {
+        "torchcaps": lambda: predict(images),
+        "plain": Workload(net, "plain").infer,
+        "onnxruntime": lambda: session.run(None, arrays),
+    }
+    with num_threads(1):
+        if net.batch == 1:
+            service = FastInference(model)
+            service.offer(OnnxInference(model))
+            jobs["service"] = lambda: service(images)
+        return time_interleaved(jobs, budget, f"{net.model}, onnxruntime", clock=time.process_time)
+
+
+# The networks of hinton2018 with the paper's parameter counts: 32 pixels, five classes.
+LARGE = NetSpec("matrix-capsnet", batch=8, image_size=32, classes=5)
+SMALL = NetSpec("matrix-capsnet-68k", batch=8, image_size=32, classes=5)
+CAPSNET = NetSpec("capsnet", batch=32)
+NEAR_ONE = 0.9, 1.1  # exponents that count as linear
+DIGITS = 60_000  # training images of MNIST
+
+
+def matrix_capsules(settings: ClaimSettings) -> list[Check]:
+    """Matrix capsules: fused EM routing against the plain form, in time and memory."""
+    large, small = (replace(net, batch=settings.batch(net.batch)) for net in (LARGE, SMALL))
+    reason = why_not_compiled() or (None if settings.compiled else "it takes minutes: ask for it with --compile")
+    forms = ["torchcaps", "plain", *(() if reason else ("compiled",))]
+    with num_threads(1):
+        seconds = time_workloads({form: (large, form) for form in forms}, "training", settings.budget)
+        fewer = time_workloads({form: (small, form) for form in ("torchcaps", "plain")}, "training", settings.budget)
+    checks = [ratio_check("310K, step: plain / ours", seconds, "plain", "torchcaps", low=8)]
+    what = "310K, step: torch.compile of plain / ours"
+    if reason:
+        checks.append(Check(what, None, low=3.5, note=reason))
+    else:
+        checks.append(ratio_check(what, seconds, "compiled", "torchcaps", low=3.5))
+    checks.append(ratio_check("68K, step: plain / ours", fewer, "plain", "torchcaps", low=5))
+    ours, plain = (step_memory(large, form) for form in ("torchcaps", "plain"))
+    note = f"{ours['activations'] / 1e6:.0f} MB and {plain['activations'] / 1e6:.0f} MB"
+    checks.append(
+        Check("310K, activations: ours / plain", ours["activations"] / plain["activations"], high=0.1, note=note)
+    )
+    checks.append(Check("310K, peak: ours / plain", ours["peak"] / plain["peak"]))
+    return checks
+
+
+def two_thread_speedup(settings: ClaimSettings) -> list[Check]:
+    """Two threads against one, training the 310K matrix capsules."""
+    workload = Workload(replace(LARGE, batch=settings.batch(LARGE.batch)), "torchcaps")
+
+    def on(count: int) -> None:
+        with num_threads(count):
+            workload.train_step()
+
+    seconds = time_interleaved({"one": lambda: on(1), "two": lambda: on(2)}, settings.budget, "one thread and two")
+    return [ratio_check("310K, step: one thread / two", seconds, "one", "two", low=1.7)]
+
+
+def capsnet_step(settings: ClaimSettings) -> list[Check]:
+    """CapsNet against PyTorch's own two convolutions and nothing else."""
+    checks = []
+    forms = ("torchcaps", "plain", "convolutions")
+    with num_threads(1):
+        for batch, most in ((32, 0.85), (128, 0.55)):
+            net = replace(CAPSNET, batch=settings.batch(batch))
+            seconds = time_workloads({form: (net, form) for form in forms}, "training", settings.budget)
+            what = f"step of {net.batch}: {{}} / PyTorch's convolutions"
+            checks.append(ratio_check(what.format("ours"), seconds, "torchcaps", "convolutions", high=most))
+            checks.append(ratio_check(what.format("plain"), seconds, "plain", "convolutions"))
+        net = replace(CAPSNET, batch=settings.batch(32))
+        seconds = time_workloads({form: (net, form) for form in forms}, "inference", settings.budget)
+        what = f"inference of {net.batch}: ours / PyTorch's convolutions"
+        checks.append(ratio_check(what, seconds, "torchcaps", "convolutions", high=1.05))
+    return checks
+
+
+def routing_cost(settings: ClaimSettings) -> list[Check]:
+    """What a routing adds to CapsNet's step, and AR CapsNet's epoch against CapsNet's."""
+    dynamic = replace(CAPSNET, batch=settings.batch(32))
+    others = {
+        name: replace(dynamic, options={**dynamic.options, "routing": name})
+        for name in ("uniform", "discriminative-l2")
+    }
+    nets = {"dynamic": dynamic, **others}
+    # Each has the batch size of its paper; an epoch is the step time multiplied by the number of steps.
+    epochs = {"ar-capsnet": settings.batch(100), "capsnet": settings.batch(128)}
+    checks = []
+    with num_threads(1):
+        seconds = time_workloads(
+            {name: (net, "pytorch convolutions") for name, net in nets.items()}, "training", settings.budget
+        )
+        what = "step with PyTorch's convolutions: {} / {}"
+        checks.append(ratio_check(what.format("dynamic", "uniform"), seconds, "dynamic", "uniform", high=1.1))
+        what = what.format("discriminative", "dynamic")
+        checks.append(ratio_check(what, seconds, "discriminative-l2", "dynamic", note="the paper: at most 0.8"))
+        for form, convolutions in (("pytorch convolutions", "PyTorch's"), ("torchcaps", "fast")):
+            jobs = {name: (NetSpec(name, batch=batch), form) for name, batch in epochs.items()}
+            seconds = {
+                name: [DIGITS / epochs[name] * each for each in values]
+                for name, values in time_workloads(jobs, "training", settings.budget).items()
+            }
+            what = f"MNIST epoch with {convolutions} convolutions: AR CapsNet / CapsNet"
+            checks.append(ratio_check(what, seconds, "ar-capsnet", "capsnet", note="the paper: 0.19 on a GPU"))
+    return checks
+
+
+def linear_scaling(settings: ClaimSettings) -> list[Check]:
+    """Growth with batch and iterations: a straight line, and memory that stays."""
+    checks = []
+    for name, net, axis in (("matrix capsules", LARGE, BATCH), ("CapsNet", CAPSNET, LARGE_BATCH)):
+        axis = replace(axis, values=tuple(images // min(settings.shrink, axis.values[0]) for images in axis.values))
+        steps = time_along_axis(net, axis, training_step, settings.budget, ["torchcaps"])["torchcaps"]
+        checks.append(growth_check(f"{name}: exponent of a step's time in the batch", steps))
+        net = replace(net, batch=settings.batch(8))
+        alone = time_along_axis(net, ITERATIONS, routing_alone, settings.budget, ["torchcaps"])["torchcaps"]
+        checks.append(growth_check(f"{name}: exponent of the routing's time in iterations", alone))
+    net = replace(LARGE, batch=settings.batch(8))
+    memory = memory_along_axis(net, ITERATIONS, ["torchcaps"])["torchcaps"]
+    for kind, words in (
+        ("process", "the process's peak"),
+        ("activations", "what a step keeps"),
+        ("peak", "a step's peak beyond weights"),
+    ):
+        sizes = memory[kind]
+        note = f"{sizes[0] / 1e6:.1f} MB at 1 and {sizes[-1] / 1e6:.1f} MB at {ITERATIONS.values[-1]}"
+        what = f"matrix capsules: exponent of {words} in iterations"
+        low, high = (-0.1, 0.1) if kind == "process" else (None, None)
+        checks.append(Check(what, memory["exponents"][kind], low, high, note=note))
+    return checks
+
+
+def growth_check(what: str, times: dict[str, Any]) -> Check:
+    """A check of the time's exponent beyond a fixed cost; the note has the exponent of the total time."""
+    note = f"beyond a fixed cost; of the whole time {times['exponent']:.2f}"
+    return Check(what, times["exponent_beyond_fixed"], *NEAR_ONE, note=note)
+
+
+def gpu_routing(settings: ClaimSettings) -> list[Check]:
+    """Triton kernels on a GPU against plain PyTorch: time, memory and agreement."""
+    forms = ["torchcaps", "plain", *(["compiled"] if settings.compiled else [])]
+    checks = []
+    for title, net in (("matrix capsules", replace(LARGE, batch=16)), ("CapsNet", replace(CAPSNET, batch=128))):
+        net = replace(net, batch=settings.batch(net.batch))
+        workloads = {form: Workload(net, form, settings.device) for form in forms}
+        ours, plain = (workloads[form].scores() for form in ("torchcaps", "plain"))
+        checks.append(Check(f"{title}: largest difference of a score", (ours - plain).abs().max().item(), high=1e-3))
+        for task in ("training", "inference"):
+            jobs = {form: partial(run_and_wait, TASKS[task], workload) for form, workload in workloads.items()}
+            seconds = time_interleaved(jobs, settings.budget, f"{net.model}, {task}")
+            for form in forms[1:]:
+                checks.append(ratio_check(f"{title}, {task}: {form} / ours", seconds, form, "torchcaps"))
+        if settings.device != "cpu":
+            sizes = [gpu_step_memory(workloads[form]) for form in ("torchcaps", "plain")]
+            note = " and ".join(f"{size / 1e6:.0f} MB" for size in sizes)
+            checks.append(Check(f"{title}, a step's peak memory: ours / plain", sizes[0] / sizes[1], note=note))
+    return checks
+
+
+def run_and_wait(task: Callable[[Workload], None], workload: Workload) -> None:
+    """Run a task and wait for the GPU to finish it."""
+    task(workload)
+    if workload.images.is_cuda:
+        torch.cuda.synchronize(workload.images.device)
+
+
+def gpu_step_memory(workload: Workload) -> int:
+    """Peak of the GPU memory that a training step allocates, in bytes, beyond what is allocated before it."""
+    device = workload.images.device
+    workload.optimizer.zero_grad()
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    run_and_wait(Workload.train_step, workload)
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+GPU_CASES: dict[str, Case] = {"gpu": gpu_routing}
+CASES: dict[str, Case] = {
+    "matrix-capsules": matrix_capsules,
+    "two-threads": two_thread_speedup,
+    "capsnet": capsnet_step,
+    "routings": routing_cost,
+    "linear": linear_scaling,
+    "onnx": onnx_inference,
+}

@@ -1,61 +1,109 @@
-"""Memory of a step, in a process of its own: nothing that ran before can hide in what is measured.
+"""Memory of a training step, and what the tuned allocator saves; each measured in a fresh process.
 
-In that process the allocator gives memory back at every free, so that the process is as large as what is in use. The
-first step, which is not counted, leaves everything that stays: weights, moments of Adam, compiled code.
+For memory, the allocator of that process returns every freed block to the system, so that the process is as large as
+what is in use. A first step, which is not counted, allocates everything that stays: weights, Adam's moments, compiled
+code.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from torchcaps.bench.nets import Net
+import torch
+
+from torchcaps.bench.timing import TimingBudget, num_threads, time_interleaved
+from torchcaps.bench.workload import NetSpec, Workload
 from torchcaps.errors import TorchcapsError
+from torchcaps.functional import squash
+from torchcaps.progress import progress_bar
+from torchcaps.routing.dynamic import route_plainly
+from torchcaps.runtime import tune_process
 
 EXACT = {"TORCHCAPS_MALLOC": "0", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+ALLOCATOR_BUDGET = TimingBudget(rounds=7)  # of each process
 
 
-def step_memory(net: Net, form: str, *, threads: int = 1) -> dict[str, int]:
-    """Bytes of a training step beyond what stays: ``activations``, kept by the forward pass, and the ``peak``.
+def step_memory(net: NetSpec, form: str, *, threads: int = 1) -> dict[str, int]:
+    """Bytes of a training step beyond what stays: ``activations``, kept by the forward pass, and ``peak``.
 
-    ``process`` is all memory that the process had at its peak, the interpreter and PyTorch included.
+    ``process`` is the peak memory of the whole process, including the interpreter and PyTorch.
     """
-    task = json.dumps({"net": asdict(net), "form": form, "threads": threads})
-    command = [sys.executable, "-m", "torchcaps.bench.memory", task]
-    done = subprocess.run(command, env=os.environ | EXACT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"it ended with code {done.returncode}"]
+    try:
+        measured: dict[str, int] = _run({"net": asdict(net), "form": form, "threads": threads}, EXACT)
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.strip().splitlines()[-1:] or [f"the process exited with code {error.returncode}"]
         raise TorchcapsError(
-            f"the memory of {net.model} ({form}, batch {net.batch}) was not measured: {last[0]}. "
-            "A smaller --batch needs less"
-        )
-    measured: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+            f"the memory of {net.model} ({form}, batch {net.batch}) was not measured: {last[0]}. Try a smaller --batch"
+        ) from error
     return measured
 
 
-def measure_here(net: Net, form: str) -> dict[str, int]:
-    """The same in this process, which should be a fresh one."""
-    from torchcaps.bench.forms import Subject
+def compare_allocators(rounds: int) -> dict[str, dict[str, float]]:
+    """For each job: median seconds with and without the tuned allocator, and the median of the ratios."""
+    pairs = []
+    with progress_bar("processes", 2 * rounds) as advance:
+        for _ in range(rounds):
+            pair = []
+            for setting in ("1", "0"):
+                pair.append(_run({}, {"TORCHCAPS_MALLOC": setting}))
+                advance(1)
+            pairs.append(pair)
+    return {
+        name: {
+            "tuned_seconds": statistics.median(tuned[name] for tuned, _ in pairs),
+            "plain_seconds": statistics.median(plain[name] for _, plain in pairs),
+            "ratio": statistics.median(tuned[name] / plain[name] for tuned, plain in pairs),
+        }
+        for name in pairs[0][0]
+    }
 
-    subject = Subject(net, form)
-    subject.train_step()
-    subject.optimizer.zero_grad()
-    before = _forget_peak()
-    loss, output = subject.forward()
+
+def _run(task: dict[str, Any], environment: dict[str, str]) -> Any:
+    """Run a task in a fresh process and return what it measured."""
+    command = [sys.executable, "-m", "torchcaps.bench.memory", json.dumps(task)]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure_in_process(net: NetSpec, form: str) -> dict[str, int]:
+    """Measure a training step in this process, which should be fresh; see :func:`step_memory`."""
+    workload = Workload(net, form)
+    workload.train_step()
+    workload.optimizer.zero_grad()
+    before = _reset_peak()
+    loss, output = workload.forward()
     kept = _resident() - before
     del output
-    subject.backward(loss)
-    subject.optimizer.step()
-    most = _peak()
-    return {"activations": max(kept, 0), "peak": max(most - before, 0), "process": most}
+    workload.backward(loss)
+    workload.optimizer.step()
+    peak = _peak()
+    return {"activations": max(kept, 0), "peak": max(peak - before, 0), "process": peak}
+
+
+def time_allocator_jobs() -> dict[str, float]:
+    """Median seconds of each job in this process, on one thread."""
+    tune_process()
+    with num_threads(1):
+        values, votes = torch.rand(10_000_000), torch.randn(32, 1, 1152, 10, 16, requires_grad=True)
+        step = Workload(NetSpec("capsnet", size="laptop", batch=32), "torchcaps")
+        jobs: dict[str, Callable[[], object]] = {
+            "elementwise chain, 10 million floats": lambda: ((values * 2 + 1).sin() * values).sum(),
+            "plain dynamic routing, paper size": lambda: route_plainly(votes, 3, None, squash).pose.sum().backward(),
+            "laptop CapsNet step": step.train_step,
+        }
+        return {name: statistics.median(times) for name, times in time_interleaved(jobs, ALLOCATOR_BUDGET).items()}
 
 
 def _resident() -> int:
-    """Bytes of memory that the process has now; where the system does not tell, the most it ever had."""
+    """Resident memory of the process in bytes; where the system does not report it, the peak."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -63,9 +111,9 @@ def _resident() -> int:
 
 
 def _peak() -> int:
-    """The most bytes that the process had.
+    """Peak memory of the process in bytes.
 
-    Linux's own line comes before getrusage, which after a start may still count the process that started this one.
+    VmHWM is preferred to getrusage, which may still count the parent process after a fork.
     """
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
@@ -74,13 +122,13 @@ def _peak() -> int:
         try:
             import resource
         except ImportError as error:  # on Windows
-            raise TorchcapsError("this system does not tell how much memory a process had") from error
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024
+            raise TorchcapsError("this system does not report the peak memory of a process") from error
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _forget_peak() -> int:
-    """Let the peak start anew from here, where the system can, and return the memory in use."""
+def _reset_peak() -> int:
+    """Reset the peak where the system can, and return the memory in use."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -88,13 +136,13 @@ def _forget_peak() -> int:
     return _resident()
 
 
-def _main() -> None:
-    import torch
-
-    task = json.loads(sys.argv[1])
-    torch.set_num_threads(task["threads"])
-    print(json.dumps(measure_here(Net(**task["net"]), task["form"])))
+def _main(task: dict[str, Any]) -> None:
+    if task:
+        torch.set_num_threads(task["threads"])
+        print(json.dumps(measure_in_process(NetSpec(**task["net"]), task["form"])))
+    else:
+        print(json.dumps(time_allocator_jobs()))
 
 
 if __name__ == "__main__":
-    _main()
+    _main(json.loads(sys.argv[1]))

@@ -1,8 +1,8 @@
-"""Capsule layers as public code usually writes them, to be measured against: correct, and generous with memory.
+"""Capsule layers as most public implementations write them: a baseline that is correct and uses much memory.
 
-W is repeated for every image and multiplied by broadcasting, logits of routing have the size of the votes, the steps of
-EM keep whole temporaries of that size, and a convolution per pair of capsule types is a Python loop. The weights are
-those of the given layer, and so is the outcome: a test holds the two together.
+W is repeated for every image and multiplied by broadcasting, routing logits have the size of the votes, EM keeps
+temporaries of that size, and the convolution for each pair of capsule types is a Python loop. Weights are those of the
+given layer; a test compares outputs and gradients.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from torchcaps.routing.dynamic import DynamicRouting
 from torchcaps.routing.em import EMRouting
 
 
-def write_out(model: Model) -> None:
-    """Put the straightforward forms into a model's capsule layers; what has none stays."""
+def use_straightforward_layers(model: Model) -> None:
+    """Replace transform and routing in a model's capsule layers where there is a straightforward form."""
     for layer in model.modules():
         if isinstance(layer, CapsuleLayer):
             layer.transform = BroadcastTransform(layer.transform)
@@ -44,7 +44,7 @@ def write_out(model: Model) -> None:
 
 
 class BroadcastTransform(Transform):
-    """The votes of a transform, by a product of matrices for each image, child and parent."""
+    """The votes of a transform, by one matrix product for each image, child and parent."""
 
     def __init__(self, transform: Transform) -> None:
         super().__init__(transform.child_index)
@@ -86,7 +86,7 @@ def _multiplied(matrices: Tensor, weight: Tensor) -> Tensor:
 
 
 def looped_votes(transform: ChannelConvTransform, capsules: Capsules) -> Tensor:
-    """A convolution for each pair of types, one after the other."""
+    """Votes by one convolution for each pair of capsule types, in a loop."""
     types, parents, size = transform.shape.children, transform.shape.parents, transform.shape.size
     weights = transform.weight.unflatten(0, (types, parents, size))
     biases = transform.bias.unflatten(0, (types, parents, size))
@@ -100,7 +100,7 @@ def looped_votes(transform: ChannelConvTransform, capsules: Capsules) -> Tensor:
 
 
 class WideDynamicRouting(Routing):
-    """Dynamic routing whose logits are repeated for every number of a vote."""
+    """Dynamic routing whose logits are repeated for every pose dimension."""
 
     def __init__(self, routing: DynamicRouting) -> None:
         super().__init__(routing.shape)
@@ -113,7 +113,6 @@ class WideDynamicRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
         logits = torch.zeros_like(votes)  # (B, P, I, J, D)
         for iteration in range(self.iterations):
@@ -129,7 +128,7 @@ class WideDynamicRouting(Routing):
 
 
 class WideEMRouting(Routing):
-    """EM routing that computes densities number by number, for all votes at once."""
+    """EM routing that computes densities elementwise, for all votes at once."""
 
     needs_activation = True
 
@@ -144,9 +143,8 @@ class WideEMRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
-        assert activation is not None  # the base has looked
+        assert activation is not None  # checked by the base class
         inner, size = self.inner, votes.shape[4]
         assignment = softmax_over_parents(torch.zeros_like(votes[..., 0]), child_index)
         for iteration in range(inner.iterations):
@@ -156,8 +154,7 @@ class WideEMRouting(Routing):
             mean = (weights * votes).sum(2, keepdim=True)
             variance = (weights * (votes - mean) ** 2).sum(2, keepdim=True) + inner.variance_floor
             cost = (inner.beta_u.view(-1, 1) + variance.sqrt().log()) * mass / inner.expected_mass
-            temperature = inner.final_lambda * (1 - 0.95 ** (iteration + 1))
-            active = torch.sigmoid(temperature * (inner.beta_a - cost.sum(4)))  # (B, P, 1, J)
+            active = torch.sigmoid(inner.temperatures[iteration] * (inner.beta_a - cost.sum(4)))  # (B, P, 1, J)
             if iteration < inner.iterations - 1:
                 density = -((votes - mean) ** 2) / (2 * variance) - variance.sqrt().log() - 0.5 * math.log(2 * math.pi)
                 joint = density.sum(4) + (active + 1e-30).log()  # (B, P, I, J)

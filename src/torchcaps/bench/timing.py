@@ -1,4 +1,4 @@
-"""Fair timing on a noisy machine."""
+"""Timing that is fair on a noisy machine: jobs run interleaved, and medians are compared."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import torch
 
 from torchcaps.progress import progress_bar
 
-FEWEST_ROUNDS = 3  # a limit of time never cuts below this, so that there is a middle
+FEWEST_ROUNDS = 3  # run even when the time limit is reached, so that there is a median
 
 Seconds = dict[str, list[float]]
 Summary = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Budget:
-    """How long one comparison may take: at most so many rounds, and no new one after so many seconds."""
+class TimingBudget:
+    """Limits of one comparison: the maximum number of rounds, and the seconds after which no new round starts."""
 
     rounds: int = 9
     seconds: float = 60.0
 
 
-def interleaved(
+def time_interleaved(
     jobs: Mapping[str, Callable[[], object]],
-    budget: Budget,
+    budget: TimingBudget,
     description: str = "measuring",
     clock: Callable[[], float] = time.perf_counter,
 ) -> Seconds:
-    """Seconds of each job in each round. All jobs run in every round, so that noise hits them alike.
+    """Seconds of each job in each round. All jobs run in every round, so that noise affects them equally.
 
-    Each job runs once before anything is counted: compilation and fresh memory are no part of a step. For jobs of a
-    millisecond on one thread ``clock`` may be ``time.process_time``: they never wait for a core by that.
+    Each job first runs once without being timed, as a warm-up. For single-threaded jobs of about a millisecond,
+    ``clock`` can be ``time.process_time``, which excludes time spent waiting for a core.
     """
     seconds: Seconds = {name: [] for name in jobs}
     with progress_bar(description, (1 + budget.rounds) * len(jobs)) as advance:
@@ -54,10 +54,10 @@ def interleaved(
     return seconds
 
 
-def summary(values: list[float]) -> Summary:
-    """The median, with the quarters on both sides of it.
+def quartiles(values: list[float]) -> Summary:
+    """Median, quartiles and number of the values.
 
-    >>> summary([3.0, 1.0, 2.0])
+    >>> quartiles([3.0, 1.0, 2.0])
     {'median': 2.0, 'lower_quartile': 1.5, 'upper_quartile': 2.5, 'rounds': 3}
     """
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
@@ -65,17 +65,17 @@ def summary(values: list[float]) -> Summary:
 
 
 def ratio(seconds: Seconds, name: str, base: str) -> Summary:
-    """Of two jobs, round by round: neighbours in time have met the same noise.
+    """Quartiles of the ratio of two jobs, computed round by round: runs next to each other saw the same noise.
 
     >>> ratio({"slow": [2.0, 6.0, 4.0], "fast": [1.0, 2.0, 2.0]}, "slow", "fast")["median"]
     2.0
     """
-    return summary([a / b for a, b in zip(seconds[name], seconds[base], strict=True)])
+    return quartiles([a / b for a, b in zip(seconds[name], seconds[base], strict=True)])
 
 
 @contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Compute on so many threads while the block runs."""
+def num_threads(count: int) -> Iterator[None]:
+    """Set PyTorch's number of threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

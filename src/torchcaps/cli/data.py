@@ -1,4 +1,4 @@
-"""torchcaps data list | get | verify | preview, torchcaps datasets, torchcaps bench data."""
+"""torchcaps datasets, and torchcaps data list, get, verify and preview"""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.completion import complete
-from torchcaps.cli.settings import AsJson
+from torchcaps.cli.options import AsJson, Plugin, complete
 from torchcaps.errors import TorchcapsError
 
-data_app = typer.Typer(help="Datasets: what is here, fetch, verify, look at.", no_args_is_help=True)
-
-Names = Annotated[
-    list[str] | None, typer.Argument(help="Datasets, see 'torchcaps datasets'.", autocompletion=complete("dataset"))
-]
+data_app = typer.Typer(help="Download, verify and preview datasets.", no_args_is_help=True)
 
 
-def in_short(count: int) -> str:
-    """A count in few letters: 900, 8.1k, 60M."""
+def short_count(count: int) -> str:
+    """A count with a unit.
+
+    >>> short_count(900), short_count(8100), short_count(60_000_000)
+    ('900', '8.1k', '60M')
+    """
     for unit, size in (("M", 1_000_000), ("k", 1000)):
         if count >= size:
             return f"{count / size:g}{unit}"
     return str(count)
 
 
-def datasets_command(json: AsJson = False) -> None:
-    """List all datasets: images, shape, classes, here or to fetch, licence."""
+def datasets_command(plugin: Plugin = None, json: AsJson = False) -> None:
+    """List datasets with image counts and shapes."""
     from torchcaps.data import datasets
-    from torchcaps.data.inventory import take_stock
+    from torchcaps.data.registry import dataset_status
 
     if json:
         fields = (
@@ -45,7 +44,7 @@ def datasets_command(json: AsJson = False) -> None:
             "crop",
         )
         rows = [
-            {field: getattr(record, field) for field in fields} | {"state": take_stock(record).state}
+            {field: getattr(record, field) for field in fields} | {"state": dataset_status(record).state}
             for record in datasets
         ]
         console.print_json(rows)
@@ -53,91 +52,98 @@ def datasets_command(json: AsJson = False) -> None:
     table = [
         (
             record.name,
-            take_stock(record).state,
-            record.licence,
-            " + ".join(map(in_short, record.splits.values())),
+            dataset_status(record).state,
+            " + ".join(map(short_count, record.splits.values())),
             "x".join(map(str, record.shape)),
-            str(len(record.class_names)),
         )
         for record in datasets
     ]
-    table += [(f"{family}:FOLDER", "your own", "", "", "", "") for family in datasets.families]
-    columns = ("name", "state", "licence", "images", "shape", "classes")
-    console.print_table("Datasets", columns, table, numbers=3)
+    table += [(f"{family}:FOLDER", "your images", "", "") for family in datasets.families]
+    console.print_table("Datasets", ("name", "state", "images", "shape"), table, numbers=2)
 
 
 @data_app.command("list")
 def list_command(json: AsJson = False) -> None:
-    """Show which datasets are here, where they lie and how much room they take."""
+    """List dataset files with location and size."""
     from torchcaps.data import datasets
-    from torchcaps.data.inventory import take_stock
+    from torchcaps.data.registry import dataset_status
 
-    stocks = [(record.name, take_stock(record)) for record in datasets]
+    statuses = [(record.name, dataset_status(record)) for record in datasets]
     if json:
         console.print_json(
             [
-                {"name": name, "state": stock.state, "folder": str(stock.folder or ""), "bytes": stock.size}
-                for name, stock in stocks
+                {"name": name, "state": status.state, "folder": str(status.folder or ""), "bytes": status.size}
+                for name, status in statuses
             ]
         )
         return
     rows = [
-        (name, stock.state, str(stock.folder or ""), f"{stock.size / 1e6:.1f}" if stock.size else "")
-        for name, stock in stocks
+        (name, status.state, str(status.folder or ""), f"{status.size / 1e6:.1f}" if status.size else "")
+        for name, status in statuses
     ]
-    console.print_table("Files of the datasets", ("name", "state", "folder", "MB"), rows, numbers=1)
+    console.print_table("Dataset files", ("name", "state", "folder", "MB"), rows, numbers=1)
 
 
 @data_app.command("get")
 def get_command(
     names: Annotated[
-        list[str], typer.Argument(help="Datasets, see 'torchcaps datasets'.", autocompletion=complete("dataset"))
+        list[str], typer.Argument(help="Datasets; see 'torchcaps datasets'.", autocompletion=complete("dataset"))
     ],
 ) -> None:
-    """Fetch datasets that are not here yet, and verify them."""
+    """Download and verify datasets."""
     from torchcaps.data import datasets
-    from torchcaps.data.inventory import fetch
+    from torchcaps.data.registry import download_dataset
 
-    for record in [datasets.get(name) for name in names]:  # a wrong name is told before anything is fetched
-        console.out.print(f"{record.name} is complete: {fetch(record)}", soft_wrap=True)
+    for record in [datasets.get(name) for name in names]:  # refuse an unknown name before any download
+        console.out.print(f"{record.name} is complete: {download_dataset(record)}", soft_wrap=True)
 
 
 @data_app.command("verify")
-def verify_command(names: Names = None, json: AsJson = False) -> None:
-    """Compare the files of datasets with their checksums; without names, all that are here."""
+def verify_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Datasets.  [default: all that are present]", autocompletion=complete("dataset")),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Compare dataset files with their checksums."""
     from torchcaps.data import datasets
-    from torchcaps.data.inventory import HERE, problems_with, take_stock
+    from torchcaps.data.registry import HERE, dataset_status, verify_dataset
 
-    # Without names, each folder once: several datasets may be made from the same files.
+    # By default each folder once: several datasets may share the same files.
     here = {
-        record.folder or record.name: record for record in reversed(list(datasets)) if take_stock(record).state == HERE
+        record.folder or record.name: record
+        for record in reversed(list(datasets))
+        if dataset_status(record).state == HERE
     }
     chosen = [datasets.get(name) for name in names or ()] or list(reversed(here.values()))
     found: dict[str, list[str]] = {}
     for record in chosen:
-        found[record.name] = problems_with(record)
+        found[record.name] = verify_dataset(record)
         for problem in found[record.name]:
             console.err.print(problem, soft_wrap=True)
         if not found[record.name] and not json:
-            console.out.print(f"{record.name} is intact" if record.files else f"{record.name} is generated: no files")
+            console.out.print(
+                f"{record.name} is intact" if record.files else f"{record.name} is generated and has no files"
+            )
     if json:
         console.print_json([{"name": name, "problems": problems} for name, problems in found.items()])
     bad = sum(bool(problems) for problems in found.values())
     if bad:
         raise TorchcapsError(
-            f"{bad} of {len(chosen)} datasets are not intact: remove the files named above and get them again"
+            f"{bad} of {len(chosen)} datasets are damaged: delete the files listed above and download them again with "
+            "'torchcaps data get'"
         )
 
 
 @data_app.command("preview")
 def preview_command(
-    name: Annotated[
-        str, typer.Argument(help="A dataset, see 'torchcaps datasets'.", autocompletion=complete("dataset"))
-    ],
-    out: Annotated[Path | None, typer.Option(help="The PNG file to write.  [default: preview-NAME.png]")] = None,
-    split: Annotated[str, typer.Option(help="Which part of the dataset.")] = "train",
+    name: Annotated[str, typer.Argument(help="Dataset; see 'torchcaps datasets'.", autocompletion=complete("dataset"))],
+    out: Annotated[Path | None, typer.Option(help="PNG file to write.  [default: preview-NAME.png]")] = None,
+    split: Annotated[str, typer.Option(help="Split of the dataset.")] = "train",
+    plugin: Plugin = None,
 ) -> None:
-    """Draw a contact sheet of a dataset."""
+    """Draw a contact sheet of a dataset as PNG."""
     from torchcaps.data import load_dataset
     from torchcaps.data.preview import contact_sheet
     from torchcaps.files import atomic_path
@@ -148,22 +154,3 @@ def preview_command(
     with atomic_path(target) as temporary:
         sheet.save(temporary, format="PNG")
     console.out.print(str(target), soft_wrap=True)
-
-
-def bench_data_command(
-    out: Annotated[Path, typer.Option(help="The JSON file to write.")] = Path("results/bench/data.json"),
-    json: AsJson = False,
-) -> None:
-    """Measure how fast datasets give images, on one core, against the project's targets."""
-    from torchcaps.data.speed import measure
-    from torchcaps.environment import describe_environment
-    from torchcaps.files import write_json
-
-    rows = measure()
-    write_json(out, {"threads": 1, "rows": rows, "environment": describe_environment()})
-    if json:
-        console.print_json(rows)
-        return
-    columns = ("what", "unit", "measured", "by the clock", "target")
-    table = [(str(row["what"]), str(row["unit"]), *(f"{row[name]:,}" for name in columns[2:])) for row in rows]
-    console.print_table("Data on one core", columns, table, numbers=3)

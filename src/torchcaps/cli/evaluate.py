@@ -1,68 +1,111 @@
-"""torchcaps evaluate"""
+"""torchcaps evaluate and explain: commands for trained runs"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.completion import complete_list
-from torchcaps.cli.settings import AsJson, Plugin
+from torchcaps.cli.options import AsJson, Plugin, complete, complete_list, complete_run, split_names
 from torchcaps.errors import TorchcapsError
 
+if TYPE_CHECKING:
+    from torchcaps.data import ImageSet
+    from torchcaps.train import RunFolder
 
-def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.")],
+
+def evaluate_command(
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Run directories, or names from 'torchcaps weights'.", autocompletion=complete_run),
+    ],
     on: Annotated[
-        str | None, typer.Option(help="Tests of robustness behind commas: affnist, multimnist, acgan, viewpoint.")
+        str | None,
+        typer.Option(
+            help="Comma-separated list of robustness tests: affnist, affnist-45, affnist-official, multimnist, acgan, "
+            "viewpoint."
+        ),
     ] = None,
     attack: Annotated[
         str | None,
         typer.Option(
-            help="Attacks behind commas, such as 'fgsm,bim,pgd,autoattack,square'.",
+            help="Comma-separated list of attacks, e.g. 'fgsm,bim,pgd,autoattack,square'.",
             autocompletion=complete_list("attack"),
         ),
     ] = None,
     epsilon: Annotated[
-        str | None, typer.Option(help="Sizes of perturbations in [0, 1] behind commas.  [default: the usual ones]")
+        str | None,
+        typer.Option(help="Comma-separated list of perturbation sizes in [0, 1].  [default: standard values]"),
     ] = None,
-    norm: Annotated[str, typer.Option(help="What bounds a perturbation: 'linf' or 'l2'.")] = "linf",
-    images: Annotated[int, typer.Option(help="Use only so many images of each test set.", min=1)] = 500,
+    norm: Annotated[str, typer.Option(help="Norm of the perturbation, 'linf' or 'l2'.")] = "linf",
+    images: Annotated[
+        str | None,
+        typer.Option(help="A folder of labeled images to evaluate on: one subfolder per class, or a CSV file."),
+    ] = None,
+    test_images: Annotated[int, typer.Option(help="Images of each test set of --on and --attack.", min=1)] = 500,
     logits: Annotated[
-        str, typer.Option(help="What attacks see: 'strongest', 'logits', 'log-odds', 'atanh' or 'scores'.")
+        str, typer.Option(help="Logits that attacks use: 'strongest', 'logits', 'log-odds', 'atanh' or 'scores'.")
     ] = "strongest",
     source: Annotated[
-        Path | None, typer.Option(help="A run on which 'transfer' makes its images, and whose gradient is compared.")
+        Path | None,
+        typer.Option(
+            help="Source run for the 'transfer' attack and for comparing gradients; with --detect, the plain network "
+            "whose confidence is the baseline."
+        ),
     ] = None,
+    detect: Annotated[
+        bool,
+        typer.Option(
+            "--detect",
+            help="Measure how well reconstruction tells test images from other data, noise and adversarial images.",
+        ),
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the robustness of all runs.  [default: RUN/evaluation for each]")
+        Path | None, typer.Option(help="Directory for the results of all runs.  [default: RUN/evaluation for each run]")
     ] = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
-    """Test trained models on images that took no part in training or selection; or how robust they are."""
-    from torchcaps.train import open_run
+    """Measure test accuracy, or robustness with --on and --attack.
 
-    folders = [open_run(path) for path in runs]
+    With --images FOLDER: accuracy, precision and recall of each class, calibration, and the worst mistakes on your own
+    labeled images.
+    """
+    from torchcaps.pretrained.loading import open_trained, output_folder
+
+    folders = [open_trained(name) for name in runs]
+    if images:
+        if on or attack or epsilon or source:
+            raise TorchcapsError("--images evaluates on a folder of images: leave out --on, --attack and their options")
+        _evaluate_folders(folders, images, out, json)
+        return
+    if detect:
+        if on or attack:
+            raise TorchcapsError("--detect is a measurement of its own: leave out --on and --attack")
+        sizes = _numbers(epsilon) if epsilon else (None,)
+        _detect(folders, sizes[0], source, test_images, out, json)
+        return
     if not on and not attack:
         if epsilon or source or out:
-            raise TorchcapsError("--epsilon, --source and --out are about robustness: name tests by --on or --attack")
-        _evaluate_clean(runs, json)
+            raise TorchcapsError("--epsilon, --source and --out apply to robustness tests: also pass --on or --attack")
+        _evaluate_clean(folders, json)
         return
-    from torchcaps.evaluate import Request, evaluate_robustness, write_evaluation
+    from torchcaps.evaluate import Request, evaluate_robustness, save_evaluation
 
     request = Request(
-        on=_names(on),
-        attack=_names(attack),
+        on=tuple(split_names(on)),
+        attack=tuple(split_names(attack)),
         epsilons=_numbers(epsilon) if epsilon else None,
         norm=norm,
-        images=images,
+        images=test_images,
         logits=logits,
         source=source,
     )
-    targets = [out or run.output("evaluation") for run in folders]  # refused before anything is computed
+    targets = [
+        out or output_folder(run, "evaluation") for run in folders
+    ]  # a directory that cannot be used is refused before anything is computed
     evaluations = []
     for run in folders:
         console.err.print(f"{run.path}")
@@ -70,43 +113,143 @@ def evaluate(
     if not any(each["tests"] or each["attacked"] for each in evaluations):
         raise TorchcapsError(next(iter(evaluations[0]["refused"].values())))
     if out:
-        written = write_evaluation(out, evaluations)
+        written = save_evaluation(out, evaluations)
     else:
         pairs = zip(targets, evaluations, strict=True)
-        written = [path for target, each in pairs for path in write_evaluation(target, [each])]
+        written = [path for target, each in pairs for path in save_evaluation(target, [each])]
     if json:
         console.print_json(evaluations)
         return
-    _print(evaluations, norm)
+    _print_robustness(evaluations, norm)
     for path in written:
         console.out.print(f"Written: {path}", soft_wrap=True)
 
 
-def _evaluate_clean(runs: list[Path], json: bool) -> None:
+def _evaluate_clean(runs: list[RunFolder], json: bool) -> None:
+    from torchcaps.data.datasets.image_folder import display_name
     from torchcaps.evaluate import evaluate_run
-    from torchcaps.train import open_run
+    from torchcaps.evaluate.clean import evaluate_weights
+    from torchcaps.pretrained.loading import ROOT
 
-    results = [evaluate_run(open_run(path)) for path in runs]
+    results = [evaluate_weights(run) if run.path.parent == ROOT else evaluate_run(run) for run in runs]
     if json:
         console.print_json(results)
         return
     rows = [
         (
-            str(path),
+            run.path.name if run.path.parent == ROOT else str(run.path),
             result["model"],
-            result["data"],
-            f"{result['validation_accuracy']:.2%}",
+            display_name(result["data"]),
+            f"{result['validation_accuracy']:.2%}" if "validation_accuracy" in result else "",
             f"{result['test_accuracy']:.2%}",
         )
-        for path, result in zip(runs, results, strict=True)
+        for run, result in zip(runs, results, strict=True)
     ]
     console.print_table("Evaluation", ("run", "model", "data", "validation", "test"), rows, numbers=2)
 
 
-def _print(evaluations: list[dict[str, Any]], norm: str) -> None:
-    from torchcaps.evaluate.summary import notes, summary
+def _detect(
+    runs: list[RunFolder], epsilon: float | None, source: Path | None, images: int, out: Path | None, json: bool
+) -> None:
+    from torchcaps.environment import describe_environment
+    from torchcaps.evaluate.clean import test_images
+    from torchcaps.evaluate.detection import default_sources, measure_detection
+    from torchcaps.files import file_name, write_json
+    from torchcaps.pretrained.loading import ROOT, open_trained, output_folder
+    from torchcaps.train import load
 
-    columns, rows = summary(evaluations)
+    results = []
+    for run in runs:
+        config, model = run.config(), load(run.path)
+        run.check_dataset()
+        found = measure_detection(
+            model,
+            test_images(config),
+            default_sources(config.data, model.image_shape),
+            images_used=images,
+            epsilon=epsilon,
+            baseline=load(open_trained(source).path) if source else None,
+        )
+        name = run.path.name if run.path.parent == ROOT else str(run.path)
+        about = {"run": name, "baseline": str(source) if source else None}
+        folder = out / file_name(run.path.name) if out else output_folder(run, "evaluation")
+        target = folder / "detection.json"
+        write_json(target, about | found | {"environment": describe_environment()})
+        results.append(about | found)
+        if not json:
+            _print_detection(results[-1])
+            console.out.print(f"Written: {target}", soft_wrap=True)
+    if json:
+        console.print_json(results)
+
+
+def _print_detection(found: dict[str, Any]) -> None:
+    def number(value: float | None, form: str = ".3f") -> str:
+        return "" if value is None else f"{value:{form}}"
+
+    rows = [
+        (
+            row["images"],
+            number(row["success"], ".1%"),
+            number(row["reconstruction"]),
+            number(row["confidence"]),
+            *([number(row["baseline_confidence"])] if found["baseline"] else []),
+            number(row["undetected"], ".1%"),
+        )
+        for row in found["rows"]
+    ]
+    columns = ("images", "success", "reconstruction", "confidence", *(["baseline"] if found["baseline"] else []))
+    console.print_table("Detection: AUROC, 0.5 is chance", (*columns, "undetected"), rows, numbers=len(columns))
+    console.out.print(
+        f"{found['test_images']} images of each kind. 'success': images that an attack turns from correct to wrong. "
+        f"'undetected': of all images, at {found['false_alarms']:.0%} false alarms. 'confidence': detection by the "
+        "model's own largest probability" + (", 'baseline' by that of the source." if found["baseline"] else "."),
+        soft_wrap=True,
+    )
+
+
+def _evaluate_folders(runs: list[RunFolder], images: str, out: Path | None, json: bool) -> None:
+    if images.isdecimal() and not Path(images).exists():
+        raise TorchcapsError(f"--images names a folder of images; for a number of images, use --test-images {images}")
+    from torchcaps.evaluate import evaluate_folder
+    from torchcaps.files import file_name
+    from torchcaps.pretrained.loading import output_folder
+
+    several = len(runs) > 1
+    results = []
+    for run in runs:
+        own = out / file_name(run.path.name) if out and several else out
+        target = own or output_folder(run, "evaluation")
+        result = evaluate_folder(run, Path(images), target)
+        results.append(result)
+        if not json:
+            _print_folder(result, target)
+    if json:
+        console.print_json(results)
+
+
+def _print_folder(result: dict[str, Any], target: Path) -> None:
+    def share(value: float | None) -> str:
+        return "" if value is None else f"{value:.1%}"
+
+    rows = [
+        (row["class"], str(row["images"]), share(row["precision"]), share(row["recall"])) for row in result["classes"]
+    ]
+    console.print_table(result["run"], ("class", "images", "precision", "recall"), rows, numbers=3)
+    note = " (the test images of the folder that it was trained on)" if result["held_out_by_the_run"] else ""
+    console.out.print(
+        f"Accuracy {result['accuracy']:.2%} on {result['images']:,} images{note}, expected calibration error "
+        f"{result['calibration']['expected_calibration_error']:.1%}, {len(result['mistakes'])} mistakes.",
+        soft_wrap=True,
+    )
+    for name in ("images.json", "images.png", *(["mistakes.png"] if result["mistakes"] else [])):
+        console.out.print(f"Written: {target / name}", soft_wrap=True)
+
+
+def _print_robustness(evaluations: list[dict[str, Any]], norm: str) -> None:
+    from torchcaps.evaluate.report import notes, summary_table
+
+    columns, rows = summary_table(evaluations)
     attacked = any(each["attacked"] for each in evaluations)
     title = f"Robustness: accuracy in %{f', by epsilon ({norm})' if attacked else ''}"
     console.print_table(title, columns, rows)
@@ -114,12 +257,93 @@ def _print(evaluations: list[dict[str, Any]], norm: str) -> None:
         console.out.print(note, soft_wrap=True)
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
-
-
 def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(each) for each in text.split(","))
     except ValueError as error:
-        raise TorchcapsError(f"--epsilon should be numbers behind commas, such as 0.1,0.3, got '{text}'") from error
+        raise TorchcapsError(
+            f"--epsilon should be a comma-separated list of numbers, such as 0.1,0.3, got '{text}'"
+        ) from error
+
+
+def explain_command(
+    run: Annotated[
+        str,
+        typer.Argument(help="Run directory, or a name from 'torchcaps weights'.", autocompletion=complete_run),
+    ],
+    image: Annotated[
+        str | None, typer.Argument(help="Image file, or index of a test image.  [default: one image per class]")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Output directory.  [default: RUN/explain]")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Comma-separated list of explanations, e.g. 'couplings,votes'.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Use test images of this dataset.  [default: the run's]", autocompletion=complete("dataset")),
+    ] = None,
+    images: Annotated[
+        str | None, typer.Option(help="Use this folder of labeled images instead.  [default: the run's]")
+    ] = None,
+    decoder: Annotated[Path | None, typer.Option(help="Also reconstruct with the decoder of this run.")] = None,
+    plugin: Plugin = None,
+    json: AsJson = False,
+) -> None:
+    """Visualize capsules, couplings and votes of a trained model."""
+    from torchcaps.analysis.explain import explain as explain_model
+    from torchcaps.models import models
+    from torchcaps.pretrained.loading import open_trained, output_folder
+    from torchcaps.train import load
+
+    opened = open_trained(run)
+    folder = out or output_folder(opened, "explain")
+    shown, name = _explained_images(opened, data, images)
+    title = f"{opened.config().model} on {name}"
+    report = explain_model(
+        load(opened.path),
+        shown,
+        folder,
+        picture=image,
+        only=split_names(only),
+        other=load(decoder) if decoder else None,
+        title=title,
+        run=str(run),
+        paper=models.get(opened.config().model).paper,
+    )
+    if json:
+        console.print_json(report)
+        return
+    for each in report["predictions"]:
+        true = "" if each["true_label"] is None else f"; true label: {each['true_label']}"
+        share = next(iter(each["probabilities"].values()))
+        console.out.print(f"{each['image']}: {each['prediction']} ({share:.1%}){true}", soft_wrap=True)
+    rows = [
+        (file, each["finding"] if number == 0 else "")
+        for each in report["explanations"].values()
+        for number, file in enumerate(each["files"])
+    ]
+    rows += [(f"{name}: skipped", reason) for name, reason in report["skipped"].items()]
+    console.print_table(title, ("file", "finding"), rows)
+    console.out.print(f"Page: {folder / 'index.html'}")
+
+
+def _explained_images(run: RunFolder, data: str | None, images: str | None) -> tuple[ImageSet, str]:
+    """The images to explain, and their name. If the run's own images are gone, those that the run keeps."""
+    from torchcaps.data import load_dataset
+    from torchcaps.data.datasets.image_folder import display_name, own_folder
+    from torchcaps.evaluate.folder import open_folder
+    from torchcaps.train.run_images import read_samples
+
+    if data and images:
+        raise TorchcapsError(f"--data {data} and --images {images} both name images: use only one of them")
+    if images:
+        return open_folder(run, Path(images))[0], Path(images).name
+    if data:
+        return load_dataset(data, "test"), data
+    name = run.config().data
+    folder, kept = own_folder(name), read_samples(run)
+    if folder is not None and not folder.exists() and kept is not None:
+        console.warn(f"{folder} does not exist: using the {len(kept)} test images that the run keeps")
+        return kept, display_name(name)
+    run.check_dataset()
+    return load_dataset(name, "test"), display_name(name)

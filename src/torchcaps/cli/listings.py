@@ -1,17 +1,43 @@
-"""torchcaps models, torchcaps routings and torchcaps attacks"""
+"""torchcaps models, routings, components, attacks, weights and doctor"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.settings import AsJson, Plugin
+from torchcaps.cli.options import AsJson, Plugin, complete
 
 
-def models(plugin: Plugin = None, json: AsJson = False) -> None:
-    """List all models, with their parameters in both sizes for the paper's image and ten classes."""
-    from torchcaps.models.table import model_rows
+def models_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Show all settings of this model with default and meaning.  [default: list all models]",
+            autocompletion=complete("model"),
+        ),
+    ] = None,
+    plugin: Plugin = None,
+    json: AsJson = False,
+) -> None:
+    """List models with parameter counts, or the settings of one.
+
+    Parameters are counted in both sizes, for the paper's image shape and ten classes.
+    """
+    from torchcaps.models.registry import model_rows, setting_rows
+
+    if name is not None:
+        found = setting_rows(name)
+        if json:
+            console.print_json([asdict(row) for row in found])
+            return
+        for row in found:
+            paper = f"; in paper size: {row.paper}" if row.paper is not None else ""
+            console.out.print(f"{row.name}  [default: {row.default}{paper}]", soft_wrap=True, markup=False)
+            console.print_paragraph(row.meaning, indent=4)
+        return
 
     rows = model_rows()
     if json:
@@ -33,9 +59,12 @@ def models(plugin: Plugin = None, json: AsJson = False) -> None:
     console.print_table("Models", columns, cells, numbers=3)
 
 
-def routings(plugin: Plugin = None, json: AsJson = False) -> None:
-    """List all routings, with the parameters they bring to the class layer of a laptop CapsNet."""
-    from torchcaps.models.table import routing_rows
+def routings_command(plugin: Plugin = None, json: AsJson = False) -> None:
+    """List routings with their parameter counts.
+
+    Parameters are counted in the class layer of a laptop-size CapsNet.
+    """
+    from torchcaps.models.registry import routing_rows
 
     rows = routing_rows()
     if json:
@@ -45,21 +74,107 @@ def routings(plugin: Plugin = None, json: AsJson = False) -> None:
     console.print_table("Routings", ("name", "paper", "description", "needs", "parameters"), cells, numbers=1)
 
 
-def attacks(json: AsJson = False) -> None:
-    """List all attacks, with what bounds a perturbation and what they need."""
-    from torchcaps.attacks import attacks as registered
+def components_command(plugin: Plugin = None, json: AsJson = False) -> None:
+    """List transforms, losses, optimizers and other components."""
+    from torchcaps.layers import nonlinearities, transforms
+    from torchcaps.losses import losses
+    from torchcaps.train.optimizers import SCHEDULES, optimizers
 
-    fields = ("name", "paper", "description", "norms", "white_box", "targeted", "needs_source", "extra")
-    rows = [{field: getattr(record, field) for field in fields} for record in registered]
+    rows = [
+        {
+            "kind": registry.kind,
+            "name": record.name,
+            "paper": getattr(record, "paper", ""),
+            "description": record.description,
+        }
+        for registry in (transforms, nonlinearities, losses, optimizers)
+        for record in registry
+    ]
+    rows += [{"kind": "schedule", "name": name, "paper": "", "description": text} for name, text in SCHEDULES.items()]
     if json:
         console.print_json(rows)
         return
-    cells = [
-        (row["name"], row["paper"], row["description"], ", ".join(row["norms"]), ", ".join(_needs(row))) for row in rows
-    ]
+    console.print_table("Components", ("kind", "name", "paper", "description"), [tuple(row.values()) for row in rows])
+
+
+def attacks_command(plugin: Plugin = None, json: AsJson = False) -> None:
+    """List attacks with their norms and requirements."""
+    from torchcaps.attacks import attacks
+
+    fields = ("name", "paper", "description", "norms", "white_box", "targeted", "needs_source", "extra")
+    rows = [{field: getattr(record, field) for field in fields} for record in attacks]
+    if json:
+        console.print_json(rows)
+        return
+    cells = [(row["name"], row["paper"], row["description"], ", ".join(row["norms"]), _needs(row)) for row in rows]
     console.print_table("Attacks", ("name", "paper", "description", "norms", "needs"), cells)
 
 
-def _needs(row: dict[str, Any]) -> list[str]:
-    needs = {"gradients": row["white_box"], "another trained model": row["needs_source"], "extra": row["extra"]}
-    return [f"torchcaps[{row['extra']}]" if need == "extra" else need for need, asked in needs.items() if asked]
+def _needs(row: dict[str, Any]) -> str:
+    needs = {
+        "gradients": row["white_box"],
+        "another trained model": row["needs_source"],
+        f"torchcaps[{row['extra']}]": row["extra"],
+    }
+    return ", ".join(need for need, needed in needs.items() if needed)
+
+
+def weights_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Show the card of this network.  [default: list all]", autocompletion=complete("weights")),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """List the shipped networks, or show the card of one."""
+    from torchcaps.errors import unknown_name
+    from torchcaps.pretrained.loading import weight_rows
+
+    rows = {row["name"]: row for row in weight_rows()}
+    if name is not None and name not in rows:
+        raise unknown_name("shipped network", name, rows)
+    if json:
+        console.print_json(list(rows.values()) if name is None else rows[name])
+    elif name is None:
+        cells = [
+            (
+                row["name"],
+                row["data"],
+                f"{row['parameters']:,}",
+                f"{row['test_accuracy']:.2%}",
+                f"{row['bytes'] / 1e6:.1f}",
+            )
+            for row in rows.values()
+        ]
+        columns = ("name", "data", "parameters", "accuracy", "MB")
+        console.print_table("Shipped networks", columns, cells, numbers=3)
+    else:
+        _print_card(name)
+
+
+def _print_card(name: str) -> None:
+    from torchcaps.pretrained.hub import model_card
+    from torchcaps.pretrained.loading import load_trained
+
+    trained = load_trained(name)
+    model, tag, digest = (trained.result[key] for key in ("model", "tag", "sha256"))
+    line = f'torchcaps.create_model("{model}", pretrained="{tag}")'
+    console.out.print(model_card(trained, load_with=line, sha256=digest), soft_wrap=True)
+
+
+def doctor_command(json: AsJson = False) -> None:
+    """Check the installation and suggest fixes.
+
+    Shows versions, devices, kernels in use, datasets, disk space, and what to do about problems.
+    """
+    from torchcaps.doctor import diagnose
+
+    checks = diagnose()
+    if json:
+        console.print_json([asdict(check) for check in checks])
+        return
+    rows = [(check.topic, check.found, check.advice) for check in checks if not check.detail]
+    console.print_table("Installation", ("topic", "found", "advice"), rows)
+    problems = sum(bool(check.advice) for check in checks)
+    plural = "s" if problems > 1 else ""
+    console.out.print(f"{problems} problem{plural}; see the last column." if problems else "No problems found.")

@@ -1,4 +1,4 @@
-"""The ``torchcaps`` command. Commands are thin; what they need is imported when they run."""
+"""The ``torchcaps`` command: all subcommands, and how errors become exit codes."""
 
 from __future__ import annotations
 
@@ -9,71 +9,63 @@ import typer
 from rich.text import Text
 
 from torchcaps import __version__
-from torchcaps.cli import console
+from torchcaps.cli import console, evaluate, listings, predict, reproduce, serve
 from torchcaps.cli.bench import bench_app
-from torchcaps.cli.compare import compare
+from torchcaps.cli.compare import compare_command
 from torchcaps.cli.data import data_app, datasets_command
-from torchcaps.cli.demo import demo
-from torchcaps.cli.doctor import doctor
-from torchcaps.cli.evaluate import evaluate
-from torchcaps.cli.explain import explain
-from torchcaps.cli.export import export
-from torchcaps.cli.listings import attacks, models, routings
-from torchcaps.cli.papers import papers
-from torchcaps.cli.predict import predict
-from torchcaps.cli.report import report
-from torchcaps.cli.reproduce import reproduce
-from torchcaps.cli.serve import serve
-from torchcaps.cli.train import train
-from torchcaps.cli.weights import weights
+from torchcaps.cli.train import train_command, tune_rate_command
 from torchcaps.errors import TorchcapsError
+from torchcaps.runtime import tune_process
 
 app = typer.Typer(
-    help="Capsule networks, built, trained and compared on equal terms.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: readable in 80 columns, and brackets such as [default: mnist] are shown
 )
 
 
-def show_version(asked: bool) -> None:
-    if asked:
+def show_version(requested: bool) -> None:
+    if requested:
         console.out.print(f"torchcaps {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def common(
+def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Capsule networks, built, trained and compared on equal terms."""
+    """Train, compare, attack and explain capsule networks on PyTorch."""
 
 
-app.command()(train)
-app.command()(evaluate)
-app.command()(predict)
-app.command()(compare)
-app.command()(explain)
-app.command()(export)
-app.command()(demo)
-app.command()(serve)
-app.command()(reproduce)
-app.command()(report)
-app.command()(papers)
-app.command()(models)
-app.command()(routings)
-app.command()(attacks)
-app.command()(weights)
+app.command("train")(train_command)
+app.command("tune-rate")(tune_rate_command)
+app.command("evaluate")(evaluate.evaluate_command)
+app.command("predict")(predict.predict_command)
+app.command("compare")(compare_command)
+app.command("explain")(evaluate.explain_command)
+app.command("export")(predict.export_command)
+app.command("demo")(serve.demo_command)
+app.command("serve")(serve.serve_command)
+app.command("reproduce")(reproduce.reproduce_command)
+app.command("report")(reproduce.report_command)
+app.command("papers")(reproduce.papers_command)
+app.command("models")(listings.models_command)
+app.command("routings")(listings.routings_command)
+app.command("components")(listings.components_command)
+app.command("attacks")(listings.attacks_command)
+app.command("weights")(listings.weights_command)
 app.command("datasets")(datasets_command)
 app.add_typer(data_app, name="data")
 app.add_typer(bench_app, name="bench")
-app.command()(doctor)
+app.command("doctor")(listings.doctor_command)
 
 
 def main() -> None:
-    """Run the command; a user's mistake is one sentence and exit code 2, never a traceback."""
+    """Run the command. A user's mistake prints one sentence and exits with code 2, without a traceback."""
+    tune_process()  # before torch is imported: OpenMP reads its settings then
     console.log_to_console()
     try:
         app()

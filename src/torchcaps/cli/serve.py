@@ -1,4 +1,4 @@
-"""torchcaps serve"""
+"""torchcaps serve and torchcaps demo"""
 
 from __future__ import annotations
 
@@ -13,33 +13,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.settings import Plugin
-from torchcaps.errors import TorchcapsError
+from torchcaps.cli.options import Plugin, complete_run
+from torchcaps.errors import TorchcapsError, install_command
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from torchcaps.demo.served import Served
-
-Runs = Annotated[list[Path] | None, typer.Argument(help="Folders of trained runs.  [default: shipped networks]")]
-Host = Annotated[str, typer.Option(help="Address to listen on; others can reach it only if you name one of theirs.")]
-Port = Annotated[int, typer.Option(help="0 takes any that is free.", min=0, max=65535)]
+Runs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Run directories, or names from 'torchcaps weights'.  [default: shipped networks]",
+        autocompletion=complete_run,
+    ),
+]
+Host = Annotated[str, typer.Option(help="Address to listen on; the default is reachable from this machine only.")]
+Port = Annotated[int, typer.Option(help="Port; 0 picks a free one.", min=0, max=65535)]
 Images = Annotated[
     list[Path] | None,
-    typer.Option(help="Folder or CSV file of your own pictures, to show those that a run was tested with; repeatable."),
+    typer.Option(help="Folder or CSV file of your own images; shows those that a run was tested on. Repeatable."),
 ]
 Token = Annotated[
     str | None,
     typer.Option(
         envvar="TORCHCAPS_TOKEN",
-        help="Secret that clients must send as 'Authorization: Bearer TOKEN'; needed if other machines can reach the "
-        "address. Use the environment variable: other users of this machine can see the option.",
+        help="Secret that clients must send as 'Authorization: Bearer TOKEN'; required if other machines can reach the "
+        "address. Prefer the environment variable: other users of this machine can see the option.",
     ),
 ]
-NoAuth = Annotated[bool, typer.Option("--no-auth", help="Let anybody who can reach the address use it.")]
+NoAuth = Annotated[bool, typer.Option("--no-auth", help="Accept requests without a token from any machine.")]
 
 
-def serve(
+def serve_command(
     runs: Runs = None,
     host: Host = "127.0.0.1",
     port: Port = 8378,
@@ -48,16 +52,42 @@ def serve(
     images: Images = None,
     plugin: Plugin = None,
 ) -> None:
-    """Answer questions about models over HTTP: the service of 'torchcaps demo' without the page."""
-    app, listening, address = prepare(runs, host, port, token=token, no_auth=no_auth, images=images, page=False)
-    from torchcaps.demo.run import serve_until_stopped
+    """Serve models over HTTP: the API of 'torchcaps demo'."""
+    app, listening, address = create_service(runs, host, port, token=token, no_auth=no_auth, images=images, page=False)
+    from torchcaps.demo.server import serve_until_stopped
 
     console.out.print(f"Service: {address}/api/predict\nDocumentation: {address}/docs\nStop with Ctrl-C.")
     serve_until_stopped(app, listening)
 
 
-def prepare(
-    runs: list[Path] | None,
+def demo_command(
+    runs: Runs = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8377,
+    token: Token = None,
+    no_auth: NoAuth = False,
+    images: Images = None,
+    results: Annotated[Path, typer.Option(help="Directory of reproduced results to show.")] = Path("results"),
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    plugin: Plugin = None,
+) -> None:
+    """Draw digits in the browser and watch the capsules.
+
+    Uses the shipped networks, or the runs that are named.
+    """
+    app, listening, address = create_service(
+        runs, host, port, token=token, no_auth=no_auth, images=images, results=results
+    )
+    from torchcaps.demo.server import serve_until_stopped
+
+    console.out.print(f"Page: {address}\nStop with Ctrl-C.")
+    if browser:
+        typer.launch(address)  # the socket already listens: the browser waits for the first response
+    serve_until_stopped(app, listening)
+
+
+def create_service(
+    runs: list[str] | None,
     host: str,
     port: int,
     *,
@@ -66,39 +96,28 @@ def prepare(
     images: list[Path] | None,
     **options: Any,
 ) -> tuple[FastAPI, socket.socket, str]:
-    """The service for the models, the socket on which it listens, and its address; options as create_app takes them."""
+    """The application, the socket it listens on, and its URL; ``options`` are passed to ``create_app``."""
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise TorchcapsError("this command needs fastapi and uvicorn: pip install 'torchcaps[demo]'")
-    with loading():
+        raise TorchcapsError(f"this command needs fastapi and uvicorn: {install_command('demo')}")
+    with garbage_collection_paused():
         from torchcaps.demo.app import create_app
-        from torchcaps.demo.run import allowed_hosts, check_token, listen, share_cores
+        from torchcaps.demo.served import load_pretrained_models, load_run_models
+        from torchcaps.demo.server import allowed_hosts, check_token, listen, share_cores
 
         check_token(host, token, no_auth=no_auth)
-        served = open_models(runs, images)
+        served = load_run_models(runs, images or ()) if runs else load_pretrained_models()
         listening = listen(host, port)
         share_cores(len(served))
-        app = create_app(served, hosts=allowed_hosts(host), token=token, **options)
-        return app, listening, address_of(listening, host)
+        app = create_app(served, hosts=allowed_hosts(host), token=token, onnxruntime=True, **options)
+    return app, listening, f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
 
 
 @contextlib.contextmanager
-def loading() -> Iterator[None]:
-    """What is loaded inside stays until the end: to search it for garbage would take a tenth of the start."""
+def garbage_collection_paused() -> Iterator[None]:
+    """Exempt what is loaded inside from garbage collection, which would take a tenth of the startup time."""
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
         gc.enable()
-
-
-def open_models(runs: list[Path] | None, images: list[Path] | None) -> list[Served]:
-    """The models that were named, or those that come with the package."""
-    from torchcaps.demo.served import open_runs, open_shipped
-
-    return open_runs(runs, images or ()) if runs else open_shipped()
-
-
-def address_of(listening: socket.socket, host: str) -> str:
-    """The address that a browser takes."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"

@@ -1,103 +1,97 @@
-"""The report: one HTML file that needs nothing else, in light and dark, on paper and on a phone."""
+"""The HTML report of a comparison: one file that loads nothing else."""
 
 from __future__ import annotations
 
 import html
 from pathlib import Path
 
-from torchcaps.compare.figures import Picture, confusions, learning_curves, perturbations, reconstructions
-from torchcaps.compare.job import Comparison
-from torchcaps.compare.own_images import is_own, shown_name, tell_pictures
-from torchcaps.compare.page import html_figure, html_page
-from torchcaps.compare.robust_figures import robust_pictures
-from torchcaps.compare.table import COLUMNS, cells, robust_columns
-from torchcaps.evaluate.clean import test_images
-from torchcaps.evaluate.matched import comparable
+from torchcaps.compare.figures import (
+    confusions,
+    learning_curves,
+    perturbations,
+    reconstructions,
+    robustness_figures,
+)
+from torchcaps.compare.job import ComparisonResults
+from torchcaps.compare.own_images import is_own_images, summarize_images
+from torchcaps.compare.table import COLUMNS, best_model, difference_sentences, robustness_columns, table_cells
+from torchcaps.data.datasets.image_folder import display_name
+from torchcaps.evaluate.clean import reached_target, test_images
 from torchcaps.files import write_text
+from torchcaps.html import ThemedFigure, html_cell, html_figure, html_footer, html_page, html_table
 from torchcaps.train import load
 
-MOST_SKIPPED = 10  # files that are named
+MAX_SKIPPED_FILES = 10  # listed in the report
 
 
-def write_report(comparison: Comparison) -> Path:
-    """Write report.html into the comparison's folder and return its path."""
+def write_report(comparison: ComparisonResults) -> Path:
+    """Write report.html to the folder of the comparison and return its path."""
     target = comparison.path / "report.html"
     first = next(iter(comparison.runs.values()))[0].config()
     seeds = len(next(iter(comparison.results.values())))
     environment = next(iter(comparison.results.values()))[0]["environment"]
-    budget = (
-        f"{first.train_images:,} images of the training split" if first.train_images else "the whole training split"
-    )
-    words = [
+    budget = f"{first.train_images:,} images of the training set" if first.train_images else "the whole training set"
+    summary = (
         f"Every model: {first.size} size, {budget}, {first.epochs} epoch{'s' if first.epochs > 1 else ''}, "
-        f"{seeds} seed{'s' if seeds > 1 else ''}. {first.validation:.0%} of those images were held back and chose the "
-        f"checkpoint; the test images chose nothing.{_match(comparison)}",
-        f"Made by <code>{html.escape(environment['command'])}</code> on {html.escape(environment['processor'])}, "
-        f"{html.escape(str(environment['threads']))} threads, "
-        f"torch {html.escape(str(environment['versions']['torch']))}, "
-        f"commit {html.escape(str(environment['commit'])[:12])}.",
-    ]
-    sections = "\n".join(map(html_figure, _pictures(comparison)))
-    title = f"Comparison on {shown_name(first.data)}"
+        f"{seeds} seed{'s' if seeds > 1 else ''}. {first.validation:.0%} of those images were held out for "
+        f"validation and selected the checkpoint; the test set was not used for selection.{_match(comparison)}"
+    )
+    sections = "\n".join(map(html_figure, _figures(comparison)))
+    title = f"Comparison on {display_name(first.data)}"
     body = (
-        f"<h1>{html.escape(title)}</h1>\n<p>{words[0]}</p>\n"
-        f"{_table(comparison)}\n{_own_pictures(first.data)}{sections}\n<footer>{words[1]}</footer>"
+        f"<h1>{html.escape(title)}</h1>\n<p>{summary}</p>\n"
+        f"{_table(comparison)}\n{_own_images_section(first.data)}{sections}\n{html_footer(environment)}"
     )
     write_text(target, html_page(title, body))
     return target
 
 
-def _pictures(comparison: Comparison) -> list[Picture]:
+def _figures(comparison: ComparisonResults) -> list[ThemedFigure]:
     first = {name: results[0] for name, results in comparison.results.items()}
     classes = load(next(iter(comparison.runs.values()))[0].path).class_names
-    pictures = []
+    decoded = []
     for name, runs in comparison.runs.items():
         model, images = load(runs[0].path), test_images(runs[0].config())
         if model.decoder is not None:
-            pictures += [reconstructions(name, model, images), perturbations(name, model, images)]
-    return [learning_curves(comparison), *robust_pictures(comparison), *pictures, confusions(first, classes)]
+            decoded += [reconstructions(name, model, images), perturbations(name, model, images)]
+    return [learning_curves(comparison), *robustness_figures(comparison), *decoded, confusions(first, classes)]
 
 
-def _match(comparison: Comparison) -> str:
-    """One sentence where models were stopped at an accuracy, and who never reached it."""
+def _match(comparison: ComparisonResults) -> str:
+    """Say at which accuracy training was stopped, and which models never reached it; empty if there was no target."""
     stops = [run.config() for runs in comparison.runs.values() for run in runs if run.config().stop_at_accuracy]
     if not stops:
         return ""
     levels = sorted({f"{config.stop_at_accuracy:.2%}" for config in stops})
-    missed = [name for name, results in comparison.results.items() if not comparable(results)]
+    missed = [name for name, results in comparison.results.items() if not reached_target(results)]
     where = stops[0].stop_on
-    words = f" Training was stopped at {' and '.join(levels)} of the {where} images"
-    words += "." if where == "validation" else ", which then also chose the checkpoint."
-    return words + (f" Never reached, so not compared: {html.escape(', '.join(missed))}." if missed else "")
+    text = f" Training was stopped at an accuracy of {' and '.join(levels)} on the {where} images"
+    text += "." if where == "validation" else ", which also selected the checkpoint."
+    return text + (f" Not compared, because they never reached it: {html.escape(', '.join(missed))}." if missed else "")
 
 
-def _own_pictures(data: str) -> str:
-    """Which pictures a user's own are, and what to be careful about; nothing for a known dataset."""
-    if not is_own(data):
+def _own_images_section(data: str) -> str:
+    """Describe the user's own images, with warnings; empty for a built-in dataset."""
+    if not is_own_images(data):
         return ""
-    told = tell_pictures(data)
-    careful = [*told.warnings, *told.skipped[:MOST_SKIPPED]]
-    warnings = "".join(f"<p class='warning'>{html.escape(each)}</p>" for each in careful)
-    rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{a}</td><td>{b}</td></tr>" for name, a, b in told.rows)
-    head = "".join(f"<th scope='col'>{title}</th>" for title in ("class", "training", "test"))
-    return (
-        f"<h2>Pictures</h2>\n<p>{html.escape(told.words)}</p>\n{warnings}"
-        f"<div class='table'><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>\n"
-    )
+    summary = summarize_images(data)
+    notes = [*summary.warnings, *summary.skipped[:MAX_SKIPPED_FILES]]
+    warnings = "".join(f"<p class='warning'>{html.escape(each)}</p>" for each in notes)
+    head = [html_cell(title, scope="col") for title in ("class", "training", "test")]
+    table = html_table(head, ([html_cell(str(value)) for value in row] for row in summary.rows))
+    return f"<h2>Images</h2>\n<p>{html.escape(summary.text)}</p>\n{warnings}{table}"
 
 
-def _table(comparison: Comparison) -> str:
-    fair = [name for name, results in comparison.results.items() if comparable(results)]
-    best = max(fair, key=lambda name: sum(r["validation_accuracy"] for r in comparison.results[name]), default=None)
-    chosen = [*COLUMNS, *robust_columns(list(comparison.results.values()))]
-    titles = [html.escape(column.title).replace(", ", ",&nbsp;") for column in chosen]  # a unit stays with its word
-    head = "".join(f"<th scope='col'>{title}</th>" for title in titles)
-    rows = []
-    for name, results in comparison.results.items():
-        mark = " class='best'" if name == best else ""
-        figures = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells(chosen, results))
-        rows.append(f"<tr><td{mark}>{html.escape(name)}</td>{figures}</tr>")
-    return (
-        f"<div class='table'><table><thead><tr><th scope='col'>model</th>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+def _table(comparison: ComparisonResults) -> str:
+    best = best_model(comparison.results)
+    chosen = [*COLUMNS, *robustness_columns(list(comparison.results.values()))]
+    nbsp = ",\N{NO-BREAK SPACE}"  # keeps a unit on the same line
+    head = [
+        html_cell(title, scope="col") for title in ("model", *(column.title.replace(", ", nbsp) for column in chosen))
+    ]
+    rows = [
+        [html_cell(name, css_class="best" if name == best else ""), *map(html_cell, table_cells(chosen, results))]
+        for name, results in comparison.results.items()
+    ]
+    said = "".join(f"<p>{html.escape(each)}</p>\n" for each in difference_sentences(comparison.results))
+    return f"{html_table(head, rows)}\n{said}"

@@ -1,45 +1,44 @@
-"""Datasets: one file each, a registry of their records, and the sources of their bytes."""
+"""Datasets, image sets and augmentations."""
 
-from torchcaps.data import (  # noqa: F401  (each registers its datasets)
-    affnist,
-    cifar10,
-    fashion_mnist,
-    glyphs,
-    mnist,
-    multimnist,
-    own_images,
-    smallnorb,
-    turntable,
+from torchcaps.data import datasets as _datasets  # noqa: F401  (registers the datasets)
+from torchcaps.data import turntable as _turntable  # noqa: F401
+from torchcaps.data.base import Batch, ImageSet, Subset, TensorImages, split_off
+from torchcaps.data.datasets.image_folder import ImageFolder, open_images
+from torchcaps.data.io.download import File
+from torchcaps.data.io.sources import DebianPackage, Mirror, NpmPackage, PyPIWheel, WebArchive
+from torchcaps.data.registry import (
+    DatasetRecord,
+    DatasetStatus,
+    dataset_status,
+    datasets,
+    download_dataset,
+    load_dataset,
+    verify_dataset,
 )
-from torchcaps.data.base import Batch, DatasetRecord, ImageSet, MemoryImages, Subset, datasets, split_off
-from torchcaps.data.own_images import open_images
-from torchcaps.data.transforms import Augmentation
-from torchcaps.data.views import centre_crop, thirteen_crops
-from torchcaps.errors import unknown_name
+from torchcaps.data.transforms import Augmentation, center_crop, thirteen_crops
 
 __all__ = [
     "Augmentation",
     "Batch",
     "DatasetRecord",
+    "DatasetStatus",
+    "DebianPackage",
+    "File",
+    "ImageFolder",
     "ImageSet",
-    "MemoryImages",
+    "Mirror",
+    "NpmPackage",
+    "PyPIWheel",
     "Subset",
-    "centre_crop",
+    "TensorImages",
+    "WebArchive",
+    "center_crop",
+    "dataset_status",
     "datasets",
+    "download_dataset",
     "load_dataset",
     "open_images",
     "split_off",
     "thirteen_crops",
+    "verify_dataset",
 ]
-
-
-def load_dataset(name: str, split: str = "train") -> ImageSet:
-    """Open one split of a dataset by name; files that are missing are fetched and verified first.
-
-    >>> len(load_dataset("glyphs", "test"))
-    1000
-    """
-    record = datasets.get(name)
-    if split not in record.splits:
-        raise unknown_name(f"split of {name}", split, record.splits)
-    return record.open(split)

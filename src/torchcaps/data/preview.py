@@ -1,4 +1,4 @@
-"""A contact sheet: some images of every class on one picture."""
+"""Contact sheets: example images of every class in one picture."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 from torchcaps.data.base import Batch, ImageSet
 
 COLUMNS = 12
-LOOK_AT = 4000  # images that are searched for examples of every class
+LOOK_AT = 4000  # number of images searched for examples of every class
 INK, PAPER, GAP = (20, 20, 20), (255, 255, 255), 4
 
 
 def contact_sheet(images: ImageSet, title: str, *, columns: int = COLUMNS) -> Image.Image:
-    """Rows are classes, with their names. Images of two digits are shown in one row each kind: image, targets."""
-    batch = images.batch(spread(len(images), min(LOOK_AT, len(images))))
+    """Draw one labeled row per class; for overlaid digits, draw rows of images and of their targets instead."""
+    batch = images.batch(evenly_spaced(len(images), min(LOOK_AT, len(images))))
     if batch.targets is not None:
         rows = overlaid_rows(batch, columns)
     else:
@@ -26,15 +26,15 @@ def contact_sheet(images: ImageSet, title: str, *, columns: int = COLUMNS) -> Im
     return draw_rows(title, rows, images.shape)
 
 
-def spread(count: int, wanted: int) -> Tensor:
-    """Positions from all over a set, in an order that looks random but is always the same."""
+def evenly_spaced(count: int, wanted: int) -> Tensor:
+    """Return evenly spaced indices of a set, in a fixed shuffled order."""
     step = count / wanted
     positions = (torch.arange(wanted, dtype=torch.float64) * step).long()
     return positions[torch.randperm(wanted, generator=torch.Generator().manual_seed(0))]
 
 
 def overlaid_rows(batch: Batch, columns: int) -> list[tuple[str, Tensor]]:
-    """Three rows for every ``columns`` images: the image, and what each of its digits looks like alone."""
+    """Return one row of images followed by one row per digit with that digit alone, for every ``columns`` images."""
     assert batch.targets is not None
     rows = []
     for start in range(0, 4 * columns, columns):
@@ -45,7 +45,7 @@ def overlaid_rows(batch: Batch, columns: int) -> list[tuple[str, Tensor]]:
 
 
 def draw_rows(title: str, rows: list[tuple[str, Tensor]], shape: tuple[int, int, int]) -> Image.Image:
-    """Images (K, C, H, W) in rows under a title; two channels are two cameras and go side by side."""
+    """Draw rows of images (K, C, H, W) under a title; two channels (stereo cameras) are drawn side by side."""
     channels, height, width = shape
     zoom = max(1, round(64 / height))
     font = ImageFont.load_default(size=14)
@@ -65,7 +65,7 @@ def draw_rows(title: str, rows: list[tuple[str, Tensor]], shape: tuple[int, int,
 
 
 def as_picture(image: Tensor, zoom: int) -> Image.Image:
-    """(C, H, W) in [0, 1] to a picture; pixels stay visible as squares."""
+    """Convert an image (C, H, W) in [0, 1] to a PIL image, enlarged by nearest-neighbor interpolation."""
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)
     if len(pixels) == 3:
         picture = Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())

@@ -1,1 +1,1 @@
-"""The page that shows what capsules see, and the HTTP service behind it."""
+"""The demo page and the HTTP service behind it."""

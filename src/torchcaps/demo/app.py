@@ -1,9 +1,10 @@
-"""The HTTP service: its paths, its documentation, and how mistakes are answered."""
+"""The HTTP service: its paths, its page and documentation, and its error responses."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,70 +14,85 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from torchcaps import __version__
-from torchcaps.demo.guard import MOST_VALUES, Guard
-from torchcaps.demo.metrics import Metrics
-from torchcaps.demo.pages import add_docs, add_page
+from torchcaps.demo.guard import MAX_VALUES, Guard, ServiceMetrics
 from torchcaps.demo.results import PaperResults, ResultsReader
 from torchcaps.demo.schemas import (
     LONGEST_SIDE,
-    Attacked,
-    AttackQuestion,
-    Drawing,
-    DrawQuestion,
-    LabelledQuestion,
+    AttackRequest,
+    AttackResponse,
+    ErrorResponse,
+    LabeledRequest,
     ModelInfo,
     ModelName,
-    Prediction,
-    Problem,
-    Question,
-    Routing,
+    PredictRequest,
+    PredictResponse,
+    ReconstructRequest,
+    ReconstructResponse,
+    RoutingResponse,
     SampleImages,
 )
-from torchcaps.demo.served import Served
-from torchcaps.demo.service import Service, UnknownModelError
-from torchcaps.demo.worker import Busy
+from torchcaps.demo.served import ServedModel
+from torchcaps.demo.service import QueueFullError, Service, UnknownModelError
+from torchcaps.demo.uploads import UPLOAD_SCHEMA
 from torchcaps.errors import TorchcapsError
 
-ABOUT = "Ask capsule networks: what they see in an image, where their votes went, what their capsules draw."
+PAGE_FOLDER = Path(__file__).parent / "page"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+ABOUT = "Query capsule networks: predictions, vote maps of the routing, reconstructions and adversarial attacks."
 IMAGE_FORMS = (
-    f"give 8 to {LONGEST_SIDE} rows of as many pixels in [0, 1], or one to three such planes, "
-    "or a picture file in base64"
+    f"give 8 to {LONGEST_SIDE} rows of as many pixels in [0, 1], or one to three such channels, "
+    "or a base64-encoded image file"
 )
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "The body is not JSON."},
-    401: {"model": Problem, "description": "The service needs a token, and this is not it."},
-    404: {"model": Problem, "description": "There is no such model."},
-    408: {"model": Problem, "description": "The request did not arrive in time."},
-    413: {"model": Problem, "description": "The request is too large."},
-    422: {"model": Problem, "description": "Something in the request is out of range or does not fit the model."},
-    429: {"model": Problem, "description": "Too many requests of this address are waiting: come again."},
-    500: {"model": Problem, "description": "The service failed."},
-    503: {"model": Problem, "description": "Too many requests are waiting, or this one took too long: come again."},
+    400: {"model": ErrorResponse, "description": "The body is not JSON."},
+    401: {"model": ErrorResponse, "description": "The token is missing or wrong."},
+    404: {"model": ErrorResponse, "description": "The model does not exist."},
+    408: {"model": ErrorResponse, "description": "The request did not arrive in time."},
+    413: {"model": ErrorResponse, "description": "The request is too large."},
+    422: {"model": ErrorResponse, "description": "A value is out of range or does not fit the model."},
+    429: {"model": ErrorResponse, "description": "Too many requests from this address are waiting: retry later."},
+    500: {"model": ErrorResponse, "description": "Internal error."},
+    503: {
+        "model": ErrorResponse,
+        "description": "Too many requests are waiting, or this one took too long: retry later.",
+    },
 }
 
 
 def create_app(
-    served: list[Served],
+    served: list[ServedModel],
     *,
     page: bool = True,
     results: Path | None = None,
     hosts: Iterable[str] | None = None,
     token: str | None = None,
+    onnxruntime: bool = False,
 ) -> FastAPI:
-    """The service for these models.
+    """Create the service for these models.
 
     Args:
         served: the models.
-        page: also serve the page that people look at.
-        results: a folder of reproduced results, which the page shows.
-        hosts: names by which the service may be called; None: any.
-        token: what clients must send as ``Authorization: Bearer TOKEN``; None: nothing.
+        page: also serve the demo page.
+        results: a folder of reproduction results to show on the page.
+        hosts: accepted host names; None for any.
+        token: what clients must send as ``Authorization: Bearer TOKEN``; None for no authentication.
+        onnxruntime: let it compute predictions of single images where it is faster, if it is installed.
     """
-    service, metrics, reader = Service(served), Metrics(), ResultsReader(results)
+    service, metrics, reader = Service(served), ServiceMetrics(), ResultsReader(results)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.create_task(service.warm_up())
+        async def prepare() -> None:
+            await service.warm_up()
+            if onnxruntime:
+                await service.use_onnxruntime()
+
+        warming = asyncio.create_task(prepare())
         yield
         warming.cancel()
         reader.stop()
@@ -86,23 +102,25 @@ def create_app(
         title="torchcaps",
         description=ABOUT,
         version=__version__,
-        docs_url=None,  # FastAPI's own pages load their scripts from another host
+        docs_url=None,  # FastAPI's own pages load scripts from another host
         redoc_url=None,
         lifespan=life,
         responses=PROBLEMS,
     )
-    app.state.metrics = metrics  # for connections, which also answer
+    app.state.metrics = metrics  # connections send responses too
     add_docs(app)
     if page:
         add_page(app)
-    # The same files are in every copy of torchcaps, and a browser can send no token for them.
+    else:
+        add_index(app)
+    # These files are in every copy of torchcaps, and a browser cannot send a token for them.
     public_paths = [*paths_of(app), "/health"]
-    add_answers(app, service)
-    add_state(app, service, metrics)
-    add_problems(app)
+    add_queries(app, service)
+    add_monitoring(app, service, metrics)
+    add_error_handlers(app)
     if page:
 
-        @app.get("/api/results", summary="The reproduction in the folder", response_model=list[PaperResults])
+        @app.get("/api/results", summary="Reproduction results", response_model=list[PaperResults])
         async def show_results() -> Response:
             return Response(await reader.read(), media_type="application/json")
 
@@ -114,82 +132,131 @@ def create_app(
         hosts=hosts,
         token=token,
         public_paths=public_paths,
-        most_values=MOST_VALUES + max(poses),
+        max_values=MAX_VALUES + max(poses),
     )
     return app
 
 
+def add_index(app: FastAPI) -> None:
+    """Say at ``/`` where to look, if there is no page."""
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> dict[str, str]:
+        return {
+            "service": f"torchcaps {__version__}",
+            "documentation": "/docs",
+            "models": "GET /api/models",
+            "prediction": "POST /api/predict, with an image file: curl -F image=@digit.png ADDRESS/api/predict",
+        }
+
+
 def paths_of(app: FastAPI) -> list[str]:
-    """The paths that a service has so far."""
+    """Return the paths that were added so far."""
     return [route.path for route in app.routes if hasattr(route, "path")]
 
 
-def add_answers(app: FastAPI, service: Service) -> None:
-    """The questions that can be asked."""
+def add_queries(app: FastAPI, service: Service) -> None:
+    """Add the paths that query a model."""
 
-    @app.get("/api/models", summary="The models that are served")
+    @app.get("/api/models", summary="List the models")
     async def list_models() -> list[ModelInfo]:
         return service.infos
 
     @app.get("/api/samples", summary="Test images of a model's dataset")
-    async def samples(model: ModelName) -> SampleImages:
+    async def samples(model: ModelName | None = None) -> SampleImages:
         return await service.samples(model)
 
-    @app.post("/api/predict", summary="What a model sees in an image")
-    async def predict(question: Question) -> Prediction:
-        return await service.predict(question)
+    @app.post(
+        "/api/predict", summary="Classify an image", response_model_exclude_none=True, openapi_extra=UPLOAD_SCHEMA
+    )
+    async def predict(request: PredictRequest) -> PredictResponse:
+        return await service.predict(request)
 
-    @app.post("/api/reconstruct", summary="What the decoder draws of a pose")
-    async def reconstruct(question: DrawQuestion) -> Drawing:
-        return await service.draw(question)
+    @app.post("/api/reconstruct", summary="Reconstruct images from a pose")
+    async def reconstruct(request: ReconstructRequest) -> ReconstructResponse:
+        return await service.reconstruct(request)
 
-    @app.post("/api/routing", summary="Which places voted for a class, iteration by iteration")
-    async def routing(question: LabelledQuestion) -> Routing:
-        return await service.follow(question)
+    @app.post("/api/routing", summary="Vote maps of a class per routing iteration")
+    async def routing(request: LabeledRequest) -> RoutingResponse:
+        return await service.routing(request)
 
-    @app.post("/api/attack", summary="Change an image until the answer is wrong")
-    async def attack(question: AttackQuestion) -> Attacked:
-        return await service.attack(question)
+    @app.post("/api/attack", summary="Attack an image")
+    async def attack(request: AttackRequest) -> AttackResponse:
+        return await service.attack(request)
 
 
-def add_state(app: FastAPI, service: Service, metrics: Metrics) -> None:
-    """How the service is."""
+def add_monitoring(app: FastAPI, service: Service, metrics: ServiceMetrics) -> None:
+    """Add the paths for monitoring."""
 
-    @app.get("/health", summary="Whether the service is alive")
+    @app.get("/health", summary="Health check")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/metrics", summary="Counters for Prometheus", response_class=PlainTextResponse)
+    @app.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
     async def show_metrics() -> str:
         return metrics.text(service.workers)
 
 
-def add_problems(app: FastAPI) -> None:
-    """Mistakes become one sentence; nothing of a request is repeated that could not be written as text."""
+def add_error_handlers(app: FastAPI) -> None:
+    """Turn exceptions into error responses of one sentence, always valid UTF-8."""
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        said = first["msg"]
-        if where.startswith("image"):  # one of three forms: which of them was meant, nobody knows
-            where, said = "image", IMAGE_FORMS
-        return problem(422, f"{where}: {said}".encode("utf-8", "replace").decode())
+        message = first["msg"]
+        if where.startswith("image"):  # it matched none of the three forms
+            where, message = "image", IMAGE_FORMS
+        return problem(422, f"{where}: {message}".encode("utf-8", "replace").decode())
 
     @app.exception_handler(TorchcapsError)
-    async def mistaken(_: Request, error: TorchcapsError) -> JSONResponse:
+    async def user_error(_: Request, error: TorchcapsError) -> JSONResponse:
         return problem(404 if isinstance(error, UnknownModelError) else 422, str(error))
 
-    @app.exception_handler(Busy)
-    async def busy(_: Request, __: Busy) -> JSONResponse:
-        return problem(503, "too many requests are waiting: come again in a second")
+    @app.exception_handler(QueueFullError)
+    async def busy(_: Request, __: QueueFullError) -> JSONResponse:
+        return problem(503, "too many requests are waiting: retry in a second")
 
     @app.exception_handler(TimeoutError)
     async def late(_: Request, __: TimeoutError) -> JSONResponse:
-        return problem(503, "the answer took too long: come again in a second")
+        return problem(503, "the request took too long: retry in a second")
 
 
 def problem(status: int, sentence: str) -> JSONResponse:
-    """An answer that says why there is none."""
+    """Return an error response."""
     headers = {"retry-after": "1"} if status == 503 else {}
     return JSONResponse({"detail": sentence}, status_code=status, headers=headers)
+
+
+def add_page(app: FastAPI) -> None:
+    """Serve the page at ``/``, and its style sheets and scripts under ``/page``."""
+    add_file(app, "/", PAGE_FOLDER / "index.html")
+    for path in sorted(PAGE_FOLDER.rglob("*")):
+        if path.suffix in TYPES and not path.name.startswith("docs") and path.name != "index.html":
+            add_file(app, f"/page/{path.relative_to(PAGE_FOLDER).as_posix()}", path)
+
+
+def add_docs(app: FastAPI) -> None:
+    """Serve the API documentation at ``/docs``, which is built in the browser from ``/openapi.json``."""
+    add_file(app, "/docs", PAGE_FOLDER / "docs.html")
+    for name in ("docs.js", "docs.css"):
+        add_file(app, f"/{name}", PAGE_FOLDER / name)
+
+
+def add_file(app: FastAPI, path: str, file: Path) -> None:
+    """Serve one file, read once: no path of a request ever reaches the file system. Browsers revalidate by ETag."""
+    content, kind = file.read_bytes(), TYPES[file.suffix]
+    etag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+    app.get(path, include_in_schema=False)(_sender(content, kind, etag))
+
+
+def _sender(content: bytes, kind: str, etag: str) -> Callable[[Request], Awaitable[Response]]:
+    async def send(request: Request) -> Response:
+        headers = {"etag": etag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type=kind, headers=headers)
+
+    # FastAPI cannot resolve the annotations of a nested function by name.
+    send.__annotations__ = {"request": Request, "return": Response}
+    return send

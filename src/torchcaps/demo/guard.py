@@ -1,4 +1,4 @@
-"""What every request passes first and every answer last: limits, counting, security headers."""
+"""Middleware for every request and response: limits, authentication, security headers and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -7,11 +7,73 @@ import hmac
 import json
 import logging
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from pathlib import Path
 from typing import Any
 
-from torchcaps.demo.metrics import Metrics
+from torchcaps.demo.service import Worker
+from torchcaps.demo.uploads import form_to_json, is_form
+from torchcaps.errors import TorchcapsError
+
+BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class ServiceMetrics:
+    """Counts of requests by path and status, and their durations. Only used in the thread of the event loop."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, int]] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.within: Counter[tuple[str, float]] = Counter()
+        self.dropped: Counter[str] = Counter()  # closed connections, by reason
+
+    def record(self, path: str, status: int, seconds: float) -> None:
+        """Count a request. ``path`` must be a path of the service: clients must not fill the memory with names."""
+        self.requests[path, status] += 1
+        self.seconds[path] += seconds
+        for bucket in BUCKETS:
+            self.within[path, bucket] += seconds <= bucket
+
+    def text(self, workers: Mapping[str, Worker]) -> str:
+        """Return all metrics in the Prometheus text format."""
+        lines = ["# TYPE torchcaps_requests_total counter"]
+        for (path, status), count in sorted(self.requests.items()):
+            lines.append(f'torchcaps_requests_total{{path="{path}",status="{status}"}} {count}')
+        lines.append("# TYPE torchcaps_request_seconds histogram")
+        for path, total in sorted(self.seconds.items()):
+            count = sum(number for (own, _), number in self.requests.items() if own == path)
+            for bucket in BUCKETS:
+                line = f'torchcaps_request_seconds_bucket{{path="{path}",le="{bucket}"}} {self.within[path, bucket]}'
+                lines.append(line)
+            lines.append(f'torchcaps_request_seconds_bucket{{path="{path}",le="+Inf"}} {count}')
+            lines.append(f'torchcaps_request_seconds_sum{{path="{path}"}} {total:.6f}')
+            lines.append(f'torchcaps_request_seconds_count{{path="{path}"}} {count}')
+        lines.append("# TYPE torchcaps_connections_dropped_total counter")
+        for reason, count in sorted(self.dropped.items()):
+            lines.append(f'torchcaps_connections_dropped_total{{reason="{reason}"}} {count}')
+        state = {
+            "torchcaps_waiting": ("gauge", {name: worker.waiting for name, worker in workers.items()}),
+            "torchcaps_batches_total": ("counter", {name: worker.batches for name, worker in workers.items()}),
+            "torchcaps_answered_total": ("counter", {name: worker.processed for name, worker in workers.items()}),
+        }
+        for metric, (kind, values) in state.items():
+            lines.append(f"# TYPE {metric} {kind}")
+            lines += [f'{metric}{{model="{name}"}} {value}' for name, value in values.items()]
+        memory = resident_bytes()
+        if memory is not None:
+            lines += ["# TYPE process_resident_memory_bytes gauge", f"process_resident_memory_bytes {memory}"]
+        return "\n".join(lines) + "\n"
+
+
+def resident_bytes() -> int | None:
+    """Return the resident memory of this process, or None if the system does not report it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * 4096
+
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -19,15 +81,15 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
-MOST_BYTES = 4_000_000  # of a request
-MOST_VALUES = 50_000  # in a request: an image of three planes of 128 x 128 pixels, and some more
-MOST_QUOTES = 200  # in a request: two for each name and each text
-# Requests that are answered at the same time. Fewer than there may be connections, so that there is always one that
-# waits for its client; and fewer for one address than may wait for a model, so that others find room in the queue.
-MOST_REQUESTS = 150
-MOST_PER_ADDRESS = 100
+MAX_BYTES = 4_000_000  # of a request
+MAX_VALUES = 50_000  # in a request: enough for three channels of 128 x 128 pixels
+MAX_QUOTES = 200  # in a request: two per key or string
+# Requests in progress at the same time. Fewer than the connections, so that there is always a connection that waits for
+# its client; and fewer per address than the queue of a model, so that other addresses find room in it.
+MAX_REQUESTS = 150
+MAX_PER_ADDRESS = 100
 UPLOAD_SECONDS = 15.0
-# Nothing from another host, nothing inline, nothing that frames or is framed.
+# Nothing from another host, nothing inline, no frames.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -45,33 +107,32 @@ LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Guard:
-    """Wraps the service.
+    """ASGI middleware that checks requests, adds headers to responses and counts both.
 
     Args:
         app: the service.
         metrics: where requests are counted.
-        paths: the paths that the service has; all others are counted as one.
-        hosts: names by which the service may be called; None: any. A page of another site cannot reach a service on
-            loopback through a name of its own that leads here.
-        token: what a client must send as ``Authorization: Bearer TOKEN``; None: nothing.
+        paths: the paths of the service; all others are counted together.
+        hosts: accepted host names; None for any. They protect a service on loopback against DNS rebinding.
+        token: what clients must send as ``Authorization: Bearer TOKEN``; None for no authentication.
         public_paths: paths that need no token.
-        most_values: numbers, names and texts in a request.
+        max_values: maximum number of values in a request.
     """
 
     def __init__(
         self,
         app: App,
-        metrics: Metrics,
+        metrics: ServiceMetrics,
         paths: Iterable[str],
         hosts: Iterable[str] | None,
         token: str | None = None,
         public_paths: Iterable[str] = (),
-        most_values: int = MOST_VALUES,
+        max_values: int = MAX_VALUES,
     ) -> None:
         self.app, self.metrics, self.paths = app, metrics, frozenset(paths)
         self.hosts = None if hosts is None else frozenset(hosts)
-        self.token, self.public_paths, self.most_values = token, frozenset(public_paths), most_values
-        self._answering: Counter[str] = Counter()  # requests by client address
+        self.token, self.public_paths, self.max_values = token, frozenset(public_paths), max_values
+        self._in_progress: Counter[str] = Counter()  # requests by client address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,33 +154,33 @@ class Guard:
         except asyncio.CancelledError:
             if started:
                 raise
-            await refuse(guarded_send, 503, "the service is being stopped")
+            await refuse(guarded_send, 503, "the service is shutting down")
         except Exception:
-            # Starlette and uvicorn would answer as well, but without our headers.
+            # Starlette and uvicorn would respond too, but without our headers.
             log.exception("%s %s failed", scope["method"], scope["path"])
             if started:
                 raise
-            await refuse(guarded_send, 500, "the service made a mistake: its log says which")
+            await refuse(guarded_send, 500, "internal error: see the log of the service")
         finally:
             path = scope["path"] if scope["path"] in self.paths else "other"
-            self.metrics.note(path, status, time.perf_counter() - began)
+            self.metrics.record(path, status, time.perf_counter() - began)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").rsplit(":", 1)
         name = host[0] if len(host) == 2 and host[1].isdigit() else ":".join(host)
         if self.hosts is not None and name.lower() not in self.hosts:
-            await refuse(send, 421, "this service answers to its own name only")
+            await refuse(send, 421, "unknown host name")
             return
-        if not self._may_ask(scope["path"], headers.get(b"authorization", b"")):
-            await refuse(send, 401, "this service needs its token: send 'Authorization: Bearer TOKEN'")
+        if not self._is_authorized(scope["path"], headers.get(b"authorization", b"")):
+            await refuse(send, 401, "this service requires a token: send 'Authorization: Bearer TOKEN'")
             return
         if scope["method"] in ("GET", "HEAD"):
             await self._answer(scope, receive, send)
             return
         declared = headers.get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > MOST_BYTES:
-            await refuse(send, 413, f"a request may have {MOST_BYTES:,} bytes at most")
+        if declared.isdigit() and int(declared) > MAX_BYTES:
+            await refuse(send, 413, f"a request may have at most {MAX_BYTES:,} bytes")
             return
         try:
             body = await asyncio.wait_for(read_body(receive), UPLOAD_SECONDS)
@@ -127,42 +188,50 @@ class Guard:
             await refuse(send, 408, f"the request did not arrive within {UPLOAD_SECONDS:.0f} seconds")
             return
         if body is None:
-            await refuse(send, 413, f"a request may have {MOST_BYTES:,} bytes at most")
+            await refuse(send, 413, f"a request may have at most {MAX_BYTES:,} bytes")
             return
-        # Counting takes a millisecond. Parsing takes seconds if there are hundreds of thousands of names, and nobody is
-        # answered meanwhile, whichever thread does it.
-        if body.count(b",") > self.most_values or body.count(b'"') > MOST_QUOTES:
-            sentence = f"a request may have {self.most_values:,} values at most, and {MOST_QUOTES // 2} names and texts"
+        if is_form(kind := headers.get(b"content-type", b"").decode("latin-1")):
+            try:
+                body = form_to_json(body, kind)
+            except TorchcapsError as error:
+                await refuse(send, 422, str(error))
+                return
+            others = [pair for pair in scope["headers"] if pair[0] not in (b"content-type", b"content-length")]
+            scope["headers"] = [*others, (b"content-type", b"application/json")]
+        # Counting takes a millisecond. Parsing hundreds of thousands of keys takes seconds, and blocks all other
+        # requests in whichever thread it runs.
+        if body.count(b",") > self.max_values or body.count(b'"') > MAX_QUOTES:
+            sentence = f"a request may have at most {self.max_values:,} values, and {MAX_QUOTES // 2} keys and strings"
             await refuse(send, 413, sentence)
             return
         await self._answer(scope, replay(body, receive), send)
 
-    def _may_ask(self, path: str, authorization: bytes) -> bool:
+    def _is_authorized(self, path: str, authorization: bytes) -> bool:
         if self.token is None or path in self.public_paths:
             return True
         scheme, _, given = authorization.partition(b" ")
         return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self.token.encode())
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the service answer a request that has arrived, unless it has too many in hand."""
+        """Pass a complete request to the service, unless too many are in progress."""
         address = scope["client"][0] if scope.get("client") else ""
-        if self._answering.total() >= MOST_REQUESTS:
-            await refuse(send, 503, "too many requests are waiting: come again in a second")
+        if self._in_progress.total() >= MAX_REQUESTS:
+            await refuse(send, 503, "too many requests are waiting: retry in a second")
             return
-        if self._answering[address] >= MOST_PER_ADDRESS:
-            await refuse(send, 429, f"{MOST_PER_ADDRESS} requests of your address are waiting: come again in a second")
+        if self._in_progress[address] >= MAX_PER_ADDRESS:
+            await refuse(send, 429, f"{MAX_PER_ADDRESS} requests from your address are waiting: retry in a second")
             return
-        self._answering[address] += 1
+        self._in_progress[address] += 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self._answering[address] -= 1
-            if not self._answering[address]:
-                del self._answering[address]
+            self._in_progress[address] -= 1
+            if not self._in_progress[address]:
+                del self._in_progress[address]
 
 
 async def read_body(receive: Receive) -> bytes | None:
-    """The whole body; None if it is too long or its sender went away."""
+    """Return the whole body; None if it is too long or the client disconnected."""
     parts, size = [], 0
     while True:
         message = await receive()
@@ -170,17 +239,17 @@ async def read_body(receive: Receive) -> bytes | None:
             return None
         part = message.get("body", b"")
         size += len(part)
-        if size <= MOST_BYTES:
+        if size <= MAX_BYTES:
             parts.append(part)
-        # Somewhat more is read and dropped: a sender who is cut off in the middle never sees the refusal.
-        if size > 4 * MOST_BYTES:
+        # Some more is read and dropped: a client that is cut off while sending never sees the response.
+        if size > 4 * MAX_BYTES:
             return None
         if not message.get("more_body"):
-            return b"".join(parts) if size <= MOST_BYTES else None
+            return b"".join(parts) if size <= MAX_BYTES else None
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """A body that was read already, as the service expects to receive it."""
+    """Return a receive function that yields a body that was already read."""
     given = False
 
     async def again() -> MutableMapping[str, Any]:
@@ -194,12 +263,12 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 def problem_body(sentence: str) -> bytes:
-    """The body of an answer that says why there is none."""
+    """Return the JSON body of an error response."""
     return json.dumps({"detail": sentence}).encode()
 
 
 async def refuse(send: Send, status: int, sentence: str) -> None:
-    """An answer without the service: one sentence, and the connection is closed."""
+    """Send an error response with one sentence, and close the connection."""
     content = problem_body(sentence)
     headers = [
         (b"content-type", b"application/json"),

@@ -1,4 +1,4 @@
-"""The reproduction in a folder, as the page shows it: claims with verdicts, tables beside what a paper printed."""
+"""Reproduction results for the page: claims with verdicts, and tables with our values and the paper's."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pydantic import TypeAdapter
 from torchcaps.demo.schemas import Message
 from torchcaps.errors import TorchcapsError
 
-FRESH_SECONDS = 2.0  # until the folder is looked at again
+FRESH_SECONDS = 2.0  # until the folder is checked again
 
-# With the reproduction come all measures and the drawing of figures, a fifth of the time that a service would take to
-# start: only who looks at results waits for that.
+# Importing torchcaps.reproduce takes a fifth of the start time of the service, so it is imported when results are
+# requested.
 if TYPE_CHECKING:
-    from torchcaps.reproduce.evidence import PaperEvidence
+    from torchcaps.reproduce.results import PaperEvidence
 
 
 class ShownClaim(Message):
-    """A statement of a paper, and whether it holds here."""
+    """A claim of a paper and its verdict."""
 
     statement: str
     source: str
@@ -33,21 +33,21 @@ class ShownClaim(Message):
 
 
 class ShownCell(Message):
-    """Our number and the paper's, as they are printed."""
+    """Our value and the paper's, as text."""
 
     ours: str
     paper: str
 
 
 class ShownRow(Message):
-    """A row of a table; a place without a cell is null."""
+    """A row of a table; a missing cell is null."""
 
     name: str
     cells: list[ShownCell | None]
 
 
 class ShownTable(Message):
-    """A table of a paper with our numbers in it."""
+    """A table of a paper with our values."""
 
     title: str
     profile: str
@@ -57,7 +57,7 @@ class ShownTable(Message):
 
 
 class PaperResults(Message):
-    """What was measured of one paper."""
+    """Results for one paper."""
 
     paper: str
     title: str
@@ -66,7 +66,7 @@ class PaperResults(Message):
 
 
 class ResultsReader:
-    """Reads a folder of results for all visitors: in a thread of its own, and again only when a file has changed."""
+    """Reads a folder of results in its own thread, and again only when a file has changed."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -77,17 +77,17 @@ class ResultsReader:
         self._found: bytes | TorchcapsError = b"[]"
 
     async def read(self) -> bytes:
-        """The results as JSON. Visitors who come at the same time share one look at the folder."""
+        """Return the results as JSON. Concurrent requests share one read."""
         if self.folder is None:
             return b"[]"
         loop = asyncio.get_running_loop()
         if self._reading is None or (self._reading.done() and loop.time() > self._read_at + FRESH_SECONDS):
             self._read_at = loop.time()
             self._reading = loop.run_in_executor(self._pool, self._read, self.folder)
-        return await asyncio.shield(self._reading)  # a visitor who leaves does not end it for the others
+        return await asyncio.shield(self._reading)  # a client that disconnects does not cancel it for the others
 
     def stop(self) -> None:
-        """Begin no other reading."""
+        """Start no more reads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _read(self, folder: Path) -> bytes:
@@ -96,7 +96,7 @@ class ResultsReader:
             self._files = files
             try:
                 self._found = TypeAdapter(list[PaperResults]).dump_json(read_results(folder))
-            except TorchcapsError as error:  # a damaged file: it stays so until it is replaced
+            except TorchcapsError as error:  # a damaged file: keep the error until a file changes
                 self._found = error
         if isinstance(self._found, TorchcapsError):
             raise TorchcapsError(str(self._found))
@@ -104,22 +104,22 @@ class ResultsReader:
 
 
 def _describe(path: Path) -> tuple[str, int, int]:
-    """A file's name, and what changes with its content."""
-    with contextlib.suppress(OSError):  # removed meanwhile
+    """Return the name, modification time and size of a file."""
+    with contextlib.suppress(OSError):  # removed in the meantime
         stat = path.stat()
         return str(path), stat.st_mtime_ns, stat.st_size
     return str(path), 0, 0
 
 
 def read_results(folder: Path) -> list[PaperResults]:
-    """What was measured, paper by paper; nothing where the folder has no results."""
-    from torchcaps.reproduce.evidence import gather
-    from torchcaps.reproduce.report import judge_paper
+    """Return the results of every paper that has any."""
+    from torchcaps.reproduce.report import describe_comparison, judge_paper
+    from torchcaps.reproduce.results import gather_results
     from torchcaps.reproduce.spec import list_papers, load_spec
 
     shown = []
     for name in list_papers():
-        evidence = gather(load_spec(name), folder)
+        evidence = gather_results(load_spec(name), folder)
         if not any(each.has_results() for each in evidence):
             continue
         claims = [
@@ -128,7 +128,7 @@ def read_results(folder: Path) -> list[PaperResults]:
                 source=each.claim.source,
                 profile=profile,
                 verdict=each.verdict,
-                tests=[f"{finding.statement}: {finding.verdict} ({finding.test})" for finding in each.findings],
+                tests=[f"{result.statement}: {describe_comparison(result)}" for result in each.comparisons],
             )
             for profile, each in judge_paper(evidence)
             if each.measured
@@ -139,7 +139,7 @@ def read_results(folder: Path) -> list[PaperResults]:
 
 
 def _tables(paper: PaperEvidence) -> list[ShownTable]:
-    """The tables of which something was measured."""
+    """Return the tables that have results."""
     from torchcaps.reproduce.tables import build_table
 
     shown = []

@@ -1,4 +1,4 @@
-"""What the service is asked and what it answers: sizes and ranges are checked here, before anything is computed."""
+"""Requests and responses of the service. Sizes and ranges are checked here, before anything is computed."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-LONGEST_SIDE = 128  # of an image that is sent as numbers
-LONGEST_PICTURE = 3_000_000  # characters of a picture file in base64
+LONGEST_SIDE = 128  # of an image sent as numbers
+MAX_FILE_LENGTH = 3_000_000  # characters of a base64-encoded image file
 
-ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$", description="One of GET /api/models.")]
+ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+MODEL = Field(default=None, description="One of GET /api/models; optional if there is only one.")
 Pixel = Annotated[float, Field(ge=0, le=1)]
-# The first wrong value is enough: an error for each of 49,152 pixels takes a second to put into words.
+# Stop at the first invalid value: formatting an error for each of 49,152 pixels takes a second.
 Row = Annotated[list[Pixel], Field(min_length=8, max_length=LONGEST_SIDE, fail_fast=True)]
-Plane = Annotated[list[Row], Field(min_length=8, max_length=LONGEST_SIDE, fail_fast=True)]
-File = Annotated[str, Field(min_length=1, max_length=LONGEST_PICTURE)]
+Channel = Annotated[list[Row], Field(min_length=8, max_length=LONGEST_SIDE, fail_fast=True)]
+File = Annotated[str, Field(min_length=1, max_length=MAX_FILE_LENGTH)]
 Coordinate = Annotated[float, Field(ge=-1000, le=1000)]
 
 
 class Message(BaseModel):
-    """Base of all: what is not known is a mistake, and a number is finite."""
+    """Base class: unknown fields and non-finite numbers are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
-class Transform(Message):
-    """An affine change about the image's centre, in the order scale, shear, rotate, shift."""
+class AffineTransform(Message):
+    """An affine transform about the image center, in the order scale, shear, rotate, shift."""
 
     rotate: float = Field(default=0, ge=-180, le=180, description="Degrees, counter-clockwise.")
     shear: float = Field(default=0, ge=-60, le=60, description="Degrees, along x.")
@@ -34,117 +35,149 @@ class Transform(Message):
     shift_y: float = Field(default=0, ge=-64, le=64, description="Pixels downward.")
 
 
-class Question(Message):
+class ImageRequest(Message):
     """An image for a model.
 
-    An image of another size than the model's is put in the middle of a black one, or its middle is cut out. A picture
-    file is brought to the model's size first.
+    An image of a different size than the model's is padded with black or center-cropped. An image file is resized.
     """
 
-    model: ModelName
-    image: File | Plane | Annotated[list[Plane], Field(min_length=1, max_length=3, fail_fast=True)] = Field(
+    model: ModelName | None = MODEL
+    image: File | Channel | Annotated[list[Channel], Field(min_length=1, max_length=3, fail_fast=True)] = Field(
         union_mode="left_to_right",
-        description="Rows of pixels in [0, 1], square; or one to three such planes; or a PNG, JPEG, GIF, WebP or BMP "
-        "file in base64.",
+        description="Square rows of pixels in [0, 1]; or one to three such channels; or a base64-encoded PNG, JPEG, "
+        "GIF, WebP or BMP file.",
     )
-    transform: Transform | None = None
+    transform: AffineTransform | None = None
 
 
-class LabelledQuestion(Question):
-    """An image, and the class that is asked about."""
+class PredictRequest(ImageRequest):
+    """An image to classify, and what the response should contain beside the prediction."""
 
-    label: int | None = Field(default=None, ge=0, lt=10_000, description="Number of a class; none: the model's answer.")
+    include: list[Literal["scores", "pose", "image"]] = Field(
+        default=[],
+        max_length=3,
+        description="'scores': the score of each class; 'pose': the class capsules, for /api/reconstruct; 'image': the "
+        "input of the model.",
+    )
 
 
-class AttackQuestion(LabelledQuestion):
-    """An image to be changed until the answer is wrong."""
+class LabeledRequest(ImageRequest):
+    """An image and a class."""
+
+    label: int | None = Field(
+        default=None, ge=0, lt=10_000, description="Index of a class; null for the predicted class."
+    )
+
+
+class AttackRequest(LabeledRequest):
+    """An image to attack."""
 
     attack: Literal["fgsm", "pgd"] = "fgsm"
-    epsilon: float = Field(default=0.1, ge=0, le=1, description="The most by which a pixel in [0, 1] may change.")
+    epsilon: float = Field(default=0.1, ge=0, le=1, description="Maximum change of a pixel in [0, 1].")
 
 
 class Sweep(Message):
-    """Every number of the capsule moved alone, from -reach to +reach."""
+    """Perturb every dimension of the capsule in turn, from -reach to +reach."""
 
     reach: float = Field(gt=0, le=100)
     steps: int = Field(default=11, ge=2, le=21)
 
 
-class DrawQuestion(Message):
-    """A pose to draw."""
+class ReconstructRequest(Message):
+    """A pose to reconstruct."""
 
-    model: ModelName
+    model: ModelName | None = MODEL
     pose: list[Annotated[list[Coordinate], Field(min_length=1, max_length=256, fail_fast=True)]] = Field(
-        min_length=1, max_length=1000, fail_fast=True, description="A row for each class, as /api/predict gives it."
+        min_length=1, max_length=1000, fail_fast=True, description="A row per class, as returned by /api/predict."
     )
-    label: int = Field(ge=0, lt=10_000, description="The class to draw.")
+    label: int = Field(ge=0, lt=10_000, description="The class to reconstruct.")
     sweep: Sweep | None = None
 
 
-class Pictures(Message):
-    """Images as bytes: pixel 0 to 255, the last axis fastest, in base64."""
+class EncodedImages(Message):
+    """Images as base64-encoded bytes: pixels from 0 to 255, in row-major order."""
 
-    shape: list[int] = Field(description="Ends with channels, height, width.")
+    shape: list[int] = Field(description="The last three are channels, height, width.")
     data: str
 
 
-class Prediction(Message):
-    """A model's answer."""
+class PredictResponse(Message):
+    """A prediction, as 'torchcaps predict' prints it. What ``include`` does not name is left out."""
 
     model: str
-    label: int
-    scores: list[float] = Field(description="One for each class, in [0, 1].")
-    pose: list[list[float]] | None = Field(description="A row for each class; none without capsules.")
-    image: Pictures = Field(description="What the model saw.")
+    label: int = Field(description="Index of the predicted class.")
+    class_name: str = Field(description="Name of the predicted class.")
+    probability: float = Field(description="Probability of the predicted class.")
+    probabilities: dict[str, float] = Field(description="Probability of each class: the softmax of the logits.")
+    reconstruction_percentile: float | None = Field(
+        default=None,
+        description="Percent of the validation images whose reconstruction has a smaller error; null if unknown.",
+    )
+    unusual: bool | None = Field(
+        default=None, description="Whether the image is unlike those that the network was trained on."
+    )
+    scores: list[float] | None = Field(
+        default=None, description="One per class, in [0, 1]: the lengths of the class capsules."
+    )
+    pose: list[list[float]] | None = Field(
+        default=None, description="A row per class; null for a model without capsules."
+    )
+    image: EncodedImages | None = Field(default=None, description="The input of the model.")
 
 
-class Drawing(Message):
-    """What the decoder draws: one image, or with a sweep an image for each number of the capsule and each step."""
+class ReconstructResponse(Message):
+    """Reconstructions: one image, or with a sweep an image for each dimension of the capsule and each step."""
 
     model: str
-    images: Pictures
+    images: EncodedImages
 
 
 class VoteDistances(Message):
-    """How far votes lie from the class's mean after each iteration of EM routing, counted by their assignment."""
+    """Histogram of the distances between votes and the mean of the class per EM iteration, weighted by assignment."""
 
     edges: list[float]
-    weights: list[list[float]] = Field(description="For each iteration, for each bin.")
-    mean: list[float] = Field(description="For each iteration, over all classes.")
+    weights: list[list[float]] = Field(description="Per iteration and bin.")
+    mean: list[float] = Field(description="Per iteration, over all classes.")
 
 
-class Routing(Message):
-    """Which places voted for a class."""
+class RoutingResponse(Message):
+    """Vote maps of a class."""
 
     model: str
     label: int
     scores: list[float]
-    image: Pictures
-    maps: list[list[list[float]]] = Field(description="For each iteration, rows of places: what each gives the class.")
+    image: EncodedImages
+    maps: list[list[list[float]]] = Field(
+        description="Per iteration, the contribution of each position to the class, in rows."
+    )
     frame: list[float] = Field(description="Left, right, bottom, top of the map, in pixels of the image.")
     share: list[float] | None = Field(
-        description="For each iteration, the share of all that is present that comes to the class; none where "
-        "capsules do not share themselves out."
+        description="Per iteration, the share of the total presence that reaches the class; null if couplings are not "
+        "normalized over the parents."
     )
-    distances: VoteDistances | None = Field(description="For EM routing.")
+    even_map: list[list[float]] | None = Field(
+        description="The map if every capsule shared itself evenly among its parents; null like 'share'."
+    )
+    even_share: float | None = Field(description="The share if every capsule shared itself evenly; null like 'share'.")
+    distances: VoteDistances | None = Field(description="Only for EM routing.")
 
 
-class Attacked(Message):
-    """An image changed by an attack, and the answer to it."""
+class AttackResponse(Message):
+    """An attacked image and its prediction."""
 
     model: str
-    label: int = Field(description="The answer that was attacked.")
+    label: int = Field(description="The class that the attack tries to change.")
     before: list[float]
     after: list[float]
     fooled: bool
-    image: Pictures
-    noise: Pictures = Field(description="The change: 128 is none, 0 and 255 are the largest of this image.")
-    largest: float = Field(description="The most by which a pixel changed.")
-    queries: int = Field(description="How often the image went through the model.")
+    image: EncodedImages
+    noise: EncodedImages = Field(description="The perturbation: 128 is zero, 0 and 255 are the largest of this image.")
+    largest: float = Field(description="Largest change of a pixel.")
+    queries: int = Field(description="Number of forward passes.")
 
 
 class ModelInfo(Message):
-    """A model that is served."""
+    """A model of the service."""
 
     name: str
     model: str
@@ -154,21 +187,23 @@ class ModelInfo(Message):
     class_names: list[str]
     labels_per_image: int
     parameters: int
-    test_accuracy: float | None = Field(description="Share of right answers on the whole test split, where known.")
-    pose_size: int | None = Field(description="Numbers in a class capsule; none without capsules.")
-    routes: bool = Field(description="Has capsule layers to look into.")
+    test_accuracy: float | None = Field(description="Accuracy on the whole test set, if known.")
+    pose_size: int | None = Field(description="Dimensions of a class capsule; null for a model without capsules.")
+    routes: bool = Field(description="Has capsule layers.")
     draws: bool = Field(description="Has a decoder.")
-    reach: float = Field(description="How far its paper moves a number of a capsule.")
+    reach: float = Field(description="Range over which its paper perturbs a dimension.")
+    samples: bool = Field(description="Whether GET /api/samples returns test images of its dataset.")
+    runtime: Literal["pytorch", "onnxruntime"] = Field(description="What computes predictions of single images.")
 
 
 class SampleImages(Message):
     """Test images of a model's dataset."""
 
-    images: Pictures
+    images: EncodedImages
     labels: list[list[int]]
 
 
-class Problem(Message):
-    """Why there is no answer, in one sentence."""
+class ErrorResponse(Message):
+    """An error, in one sentence."""
 
     detail: str

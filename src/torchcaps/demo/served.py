@@ -1,48 +1,61 @@
-"""A model as the service knows it: what it is, and where its test images come from."""
+"""Models of the service: loading them, their description, and their test images."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import torch
 
-from torchcaps.analysis.perturbation import RANGES, fitting_ranges
-from torchcaps.data import datasets, load_dataset
+from torchcaps.analysis.perturbation import RANGES, default_range
+from torchcaps.data import TensorImages, datasets, load_dataset
 from torchcaps.data.base import as_floats
-from torchcaps.data.own_images import FAMILY, parse_name
-from torchcaps.demo.picture import as_pictures
+from torchcaps.data.datasets.image_folder import FAMILY, parse_name
+from torchcaps.demo.images import encode_images
 from torchcaps.demo.schemas import ModelInfo, SampleImages
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.choice import use_kernels
+from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import CapsuleLayer
-from torchcaps.models import Model, models
+from torchcaps.models import FastInference, Model, models
 from torchcaps.pretrained import Card, list_pretrained, load_samples
-from torchcaps.pretrained.cards import ROOT
-from torchcaps.pretrained.load import load_pretrained
-from torchcaps.train import RunConfig, RunFolder, load, open_run
+from torchcaps.pretrained.loading import ROOT, load_pretrained, open_trained
+from torchcaps.train import RunConfig, RunFolder, load
+from torchcaps.train.run_images import ErrorReference, read_error_reference, read_samples
 
 SAMPLES = 40
 
 
 @dataclass(frozen=True)
-class Served:
-    """A model with its name in the service and its settings."""
+class ServedModel:
+    """A model with its name in the service and its training configuration."""
 
     name: str
     model: Model
     config: RunConfig
     test_accuracy: float | None = None
-    may_read_pictures: bool = False  # of the folder in its settings, if it was trained on one
+    may_read_images: bool = False  # whether the folder of images in its configuration may be read
+    kept: TensorImages | None = None  # test images in the run directory
+    errors: ErrorReference | None = None  # reconstruction errors of validation images
+
+    @cached_property
+    def predict(self) -> FastInference:
+        """Predictions of the model, with less overhead for single images."""
+        return FastInference(self.model)
+
+    @property
+    def runtime(self) -> Literal["pytorch", "onnxruntime"]:
+        """What computes predictions of single images."""
+        return "onnxruntime" if self.predict.accepted else "pytorch"
 
     @cached_property
     def info(self) -> ModelInfo:
-        """What the service tells about it."""
-        # In the plain form, which needs nothing compiled: a service should not wait for that to start.
+        """The public description of the model."""
+        # Without compiled kernels, so that the service starts without waiting for a compiler.
         with torch.no_grad(), use_kernels("plain"):
             pose = self.model(torch.zeros(1, *self.model.image_shape)).pose
         size = None if pose is None else pose.shape[2]
@@ -60,85 +73,90 @@ class Served:
             routes=any(isinstance(module, CapsuleLayer) for module in self.model.modules()),
             draws=self.model.decoder is not None and pose is not None,
             reach=self._reach(size or 1),
+            samples=self.config.data in datasets or self.may_read_images or self.kept is not None,
+            runtime=self.runtime,
         )
 
     def _reach(self, size: int) -> float:
-        """How far its own paper moves a number of a capsule; sabour2017's range, where its paper has none."""
-        fitting, paper = fitting_ranges(self.model), models.get(self.config.model).paper
-        own = [name for name in ("gu2021-units", paper, "sabour2017") if name in fitting]
-        return RANGES[own[0]].arguments(size)[0]
+        """Return the perturbation range of the model's paper, or else that of sabour2017."""
+        return RANGES[default_range(self.model, models.get(self.config.model).paper)].for_size(size)[0]
 
     @cached_property
     def samples(self) -> SampleImages:
-        """Some test images: those that are shipped, else from the dataset itself.
+        """Some test images, from the package or from the dataset itself.
 
-        Settings may come from a stranger. A folder that they name is read only if the user has named it as well.
+        The configuration may come from someone else: a folder that it names is only read if the user named it too.
         """
         shipped = load_samples(self.config.data)
         if shipped is not None:
             images, labels = as_floats(shipped.images), shipped.labels
-        elif self.config.data not in datasets and not self.may_read_pictures:
+        elif self.kept is not None:
+            images, labels = as_floats(self.kept.images), self.kept.labels
+        elif self.config.data not in datasets and not self.may_read_images:
             raise TorchcapsError(
-                f"the test images of '{self.name}' are not shown: if it was trained on pictures of your own, start the "
+                f"the test images of '{self.name}' are not shown: if it was trained on your own images, start the "
                 "service with --images FOLDER"
             )
         else:
             whole = load_dataset(self.config.data, "test")
             batch = whole.batch(torch.arange(min(SAMPLES, len(whole))))
             images, labels = batch.images, batch.labels
-        return SampleImages(images=as_pictures(images), labels=labels.view(len(labels), -1).tolist())
+        return SampleImages(images=encode_images(images), labels=labels.view(len(labels), -1).tolist())
 
 
 def labels_per_image(data: str) -> int:
-    """How many things a dataset has in one image; one, where the dataset is not known."""
+    """Return the number of labels per image of a dataset; one if the dataset is unknown."""
     return datasets.get(data).labels_per_image if data in datasets else 1
 
 
 def public_name(data: str) -> str:
-    """A dataset's name without a folder of this machine."""
+    """Return the name of a dataset without any path of this machine."""
     return data if data in datasets else "own images" if data.partition(":")[0] == FAMILY else "unknown"
 
 
-def open_shipped() -> list[Served]:
-    """All networks that come with the package, the CapsNet first and plain networks last."""
+def load_pretrained_models() -> list[ServedModel]:
+    """Load all pretrained models of the package, CapsNet first and plain networks last."""
     cards = sorted(list_pretrained(), key=lambda card: (card.model != "capsnet", not models.get(card.model).capsules))
     return [_open_card(card) for card in cards]
 
 
-def open_runs(paths: list[Path], images: Iterable[Path] = ()) -> list[Served]:
-    """The models of a user's runs, each by its folder's name.
+def load_run_models(paths: Sequence[str | Path], images: Iterable[Path] = ()) -> list[ServedModel]:
+    """Load the models of run directories, each named after its directory, or pretrained models by name.
 
     Args:
-        paths: folders of runs, perhaps made by somebody else.
-        images: folders or CSV files of pictures that may be shown as test images of the runs that were trained on them.
+        paths: run directories, possibly made by someone else, or names of pretrained weights.
+        images: image folders or CSV files that may be shown as test images of the runs that were trained on them.
     """
-    runs = [open_run(path) for path in paths]
+    runs = [open_trained(path) for path in paths]
     names = [re.sub(r"[^A-Za-z0-9._-]", "-", run.path.resolve().name)[-100:] for run in runs]
     for name in names:
         if names.count(name) > 1:
-            raise TorchcapsError(f"two runs have folders called '{name}': rename one of them")
+            raise TorchcapsError(f"two run directories are called '{name}': rename one of them")
     allowed = {path.resolve() for path in images}
-    sources = [_picture_source(run.config()) if allowed else None for run in runs]
+    sources = [_image_source(run.config()) if allowed else None for run in runs]
     for path in allowed.difference(sources):
-        raise TorchcapsError(f"none of the runs was trained on the pictures in {path}: leave out --images")
+        raise TorchcapsError(f"none of the runs was trained on the images in {path}: leave out --images")
     opened = zip(runs, names, sources, strict=True)
-    return [_open_run(run, name, may_read_pictures=source in allowed) for run, name, source in opened]
+    return [_open_run(run, name, may_read_images=source in allowed) for run, name, source in opened]
 
 
-def _picture_source(config: RunConfig) -> Path | None:
-    """The folder or CSV file of pictures that the settings name; nothing there is read."""
+def _image_source(config: RunConfig) -> Path | None:
+    """Return the image folder or CSV file in the configuration, without reading it."""
     family, _, text = config.data.partition(":")
     if family != FAMILY:
         return None
-    with contextlib.suppress(OSError, ValueError, RuntimeError):  # no path, or links that lead in a circle
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # not a valid path, or a symlink loop
         return Path(parse_name(text)[0]).resolve()
     return None
 
 
-def _open_card(card: Card) -> Served:
-    return Served(card.name, load_pretrained(card), RunFolder(ROOT / card.name).config(), card.test_accuracy)
+def _open_card(card: Card) -> ServedModel:
+    folder = RunFolder(ROOT / card.name)
+    errors = read_error_reference(folder)
+    return ServedModel(card.name, load_pretrained(card), folder.config(), card.test_accuracy, errors=errors)
 
 
-def _open_run(run: RunFolder, name: str, *, may_read_pictures: bool) -> Served:
+def _open_run(run: RunFolder, name: str, *, may_read_images: bool) -> ServedModel:
     accuracy = run.result().get("test_accuracy") if run.result_file.is_file() else None
-    return Served(name, load(run.path), run.config(), accuracy, may_read_pictures)
+    kept, errors = read_samples(run), read_error_reference(run)
+    return ServedModel(name, load(run.path), run.config(), accuracy, may_read_images, kept, errors)

@@ -1,8 +1,11 @@
-"""Digits that nobody wrote: an AC-GAN is trained on MNIST, and what it draws after each epoch is what is tested.
+"""A test on generated digits: an AC-GAN is trained on MNIST, and models classify its images after each epoch.
 
-chen2019, section 4.2 and Table 3: 400 images of each digit after each of the first five epochs, when they can be read
-but are not yet MNIST's. The GAN is trained once and kept: an epoch that is there is not trained again, and one that
-was interrupted begins anew, so that the outcome is the same to the bit.
+Chen, Wang, Zhao, Crandall: Generalized Capsule Networks with Trainable Routing Procedure, 2019, section 4.2, table 3;
+Odena, Olah, Shlens: Conditional Image Synthesis with Auxiliary Classifier GANs, 2017, https://arxiv.org/abs/1610.09585.
+
+The paper gives the shapes of all feature maps but no kernels or strides. A kernel of 5 with stride 1 leads from (3, 3)
+to (7, 7); the two upsampling layers have the same kernel with stride 2. The discriminator has kernels of 3, every other
+one with stride 2.
 """
 
 from __future__ import annotations
@@ -10,42 +13,118 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from filelock import FileLock
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.data import ImageSet, MemoryImages, Subset, load_dataset
-from torchcaps.data.base import pieces
-from torchcaps.data.mnist import DIGITS
+from torchcaps.data import ImageSet, Subset, TensorImages, load_dataset
+from torchcaps.data.base import as_floats, chunks
+from torchcaps.data.datasets.mnist import DIGITS
 from torchcaps.errors import TorchcapsError
-from torchcaps.evaluate.acgan_nets import ACGAN, CLASSES, LATENT, Generator
+from torchcaps.evaluate.clean import first_images
 from torchcaps.files import cache_folder, make_folder
+from torchcaps.models import Model
 from torchcaps.progress import progress_bar
+from torchcaps.train import evaluate_accuracy
 from torchcaps.train.checkpoint import (
-    Progress,
+    TrainingProgress,
     all_finite,
     load_checkpoint,
     load_weights,
     save_checkpoint,
     save_weights,
 )
-from torchcaps.train.order import batch_indices, derived_seed, seed_step, steps_per_epoch
+from torchcaps.train.sampler import batch_indices, derived_seed, seed_step, steps_per_epoch
+
+CLASSES = 10
+LATENT = 100
+SLOPE = 0.2  # negative slope of the leaky ReLUs
+DROPOUT = 0.3
+
+
+class Generator(nn.Module):
+    """Generates images from latent vectors and classes.
+
+    The latent vector is multiplied elementwise by a learned embedding of the class, so that the fully connected layer
+    has the paper's 100 inputs and cannot ignore the latent vector. When ten inputs encoded the class instead, the
+    generator ignored the others and generated the same image for each digit.
+
+    Shapes: (B, 100) and (B,) to (B, 1, 28, 28) in (0, 1).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_class = nn.Embedding(CLASSES, LATENT)
+        self.layers = nn.Sequential(
+            nn.Linear(LATENT, 384 * 3 * 3),
+            nn.ReLU(),
+            nn.Unflatten(1, (384, 3, 3)),
+            nn.ConvTranspose2d(384, 192, 5),
+            nn.ReLU(),
+            nn.BatchNorm2d(192),
+            nn.ConvTranspose2d(192, 96, 5, stride=2, padding=2, output_padding=1),
+            nn.ReLU(),
+            nn.BatchNorm2d(96),
+            nn.ConvTranspose2d(96, 1, 5, stride=2, padding=2, output_padding=1),
+            nn.Sigmoid(),
+        )
+
+    def forward(self, latent: Tensor, labels: Tensor) -> Tensor:
+        images: Tensor = self.layers(latent * self.of_class(labels))
+        return images
+
+
+class Discriminator(nn.Module):
+    """Maps images (B, 1, 28, 28) to logits of being real (B,) and of the classes (B, 10)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for number, (before, after) in enumerate(pairwise((1, 32, 64, 128, 256))):
+            convolution = nn.Conv2d(before, after, 3, stride=1 if number % 2 else 2, padding=1)
+            layers += [convolution, nn.LeakyReLU(SLOPE), nn.Dropout(DROPOUT)]
+        self.layers = nn.Sequential(*layers, nn.Flatten())  # (B, 256 * 7 * 7)
+        self.real, self.shown = nn.Linear(256 * 7 * 7, 1), nn.Linear(256 * 7 * 7, CLASSES)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.layers(2 * images - 1)  # centered at zero
+        return self.real(features).squeeze(1), self.shown(features)
+
+
+class ACGAN(nn.Module):
+    """Generator and discriminator in one module, so that they are saved and optimized together.
+
+    Weights have the Glorot initialization and biases are zero. The class embeddings are then small enough to change
+    sign within an epoch, and no bias outweighs the latent vector.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator, self.discriminator = Generator(), Discriminator()
+        for name, value in self.named_parameters():
+            if value.ndim > 1:
+                nn.init.xavier_normal_(value)
+            elif name.endswith("bias"):
+                nn.init.zeros_(value)
+
 
 EPOCHS = 5
 PER_DIGIT = 400
-REAL = 0.95  # what the judge shall say of real images: certainty would leave the generator without a gradient
-AT_ONCE = 250
-NETWORKS = 2  # one more with every change of the two networks or of a step: what was trained before is another GAN
+REAL = 0.95  # target for real images: a target of 1 would leave the generator without a gradient
+BATCH = 250
+NETWORKS = 2  # incremented with every change of the networks or the training step, so that cached GANs are not reused
 
 
 @dataclass(frozen=True)
 class GanSettings:
-    """What decides how the GAN comes out. Learning rate and beta1 are the paper's; it gives no batch size.
+    """Settings of the GAN. Learning rate and beta1 are the paper's; it gives no batch size.
 
-    ``train_images``: the first so many; None: all of the training split.
+    ``train_images`` is the number of training images, None for all.
     """
 
     data: str = "mnist"
@@ -56,25 +135,25 @@ class GanSettings:
     seed: int = 0
 
     def folder(self) -> Path:
-        """Where a GAN with these settings is kept."""
+        """Return the cache folder of a GAN with these settings."""
         decisive = {**asdict(self), "networks": NETWORKS}
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
         return cache_folder() / "acgan" / f"{self.data}-{digest}-seed{self.seed}"
 
 
-# In size "laptop" an epoch has as many steps as in size "paper", with a fifth of the images in each: minutes on a core.
+# An epoch of "laptop" has as many steps as one of "paper", with a fifth of the batch size: minutes on one core.
 SIZES = {"paper": GanSettings(), "laptop": GanSettings(train_images=12_000, batch=20)}
 
 
 def epoch_file(folder: Path, epoch: int) -> Path:
-    """The generator as it was after an epoch."""
+    """Return the file with the generator's weights after an epoch."""
     return folder / f"epoch-{epoch}.safetensors"
 
 
 def train_acgan(folder: Path, settings: GanSettings, epochs: int = EPOCHS) -> None:
-    """Train as many epochs as are missing in the folder; the generator is kept after each.
+    """Train the epochs that are missing in the folder and save the generator after each.
 
-    Of several processes one trains, and the others wait for it.
+    If several processes call this, one trains and the others wait.
     """
     if epoch_file(folder, epochs).is_file():
         return
@@ -84,7 +163,7 @@ def train_acgan(folder: Path, settings: GanSettings, epochs: int = EPOCHS) -> No
         torch.manual_seed(settings.seed)
         gan, last = ACGAN(), folder / "last.safetensors"
         optimizer = torch.optim.Adam(gan.parameters(), settings.learning_rate, betas=(settings.beta1, 0.999))
-        progress = load_checkpoint(last, gan, optimizer) if last.is_file() else Progress()
+        progress = load_checkpoint(last, gan, optimizer) if last.is_file() else TrainingProgress()
         for epoch in range(progress.step // per_epoch + 1, epochs + 1):
             with progress_bar(f"AC-GAN, epoch {epoch} of {epochs}", per_epoch) as advance:
                 for step in range(progress.step, epoch * per_epoch):
@@ -93,53 +172,84 @@ def train_acgan(folder: Path, settings: GanSettings, epochs: int = EPOCHS) -> No
                     train_step(gan, optimizer, batch.images, batch.labels)
                     advance(1)
             if not all_finite(gan):
-                raise TorchcapsError(f"the AC-GAN is no longer finite after epoch {epoch}: choose another seed")
+                raise TorchcapsError(
+                    f"the AC-GAN has weights that are not finite after epoch {epoch}: try another seed"
+                )
             progress.step = epoch * per_epoch
-            # The checkpoint comes last: where it is not written, the epoch is trained again and gives the same.
+            # The checkpoint is written last: without it, the epoch is trained again with the same result.
             save_weights(epoch_file(folder, epoch), gan.generator)
             save_checkpoint(last, gan, optimizer, progress)
 
 
 def train_step(gan: ACGAN, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> None:
-    """One step of the judge, then one of the generator, on as many drawings as there are images.
+    """Train the discriminator for one step, then the generator, on as many generated images as real ones.
 
-    The judge learns classes from real images only: from drawings it would learn what the generator takes for a digit.
+    The discriminator learns classes from real images only.
     """
     gan.train()
-    wanted = torch.randint(CLASSES, labels.shape)
-    drawn = gan.generator(2 * torch.rand(len(labels), LATENT) - 1, wanted)
-    real, shown = gan.discriminator(torch.cat([images, drawn.detach()]))
-    truth = torch.cat([torch.full((len(images),), REAL), torch.zeros(len(drawn))])
-    judged = F.binary_cross_entropy_with_logits(real, truth) + F.cross_entropy(shown[: len(labels)], labels)
+    targets = torch.randint(CLASSES, labels.shape)
+    generated = gan.generator(2 * torch.rand(len(labels), LATENT) - 1, targets)
+    real, shown = gan.discriminator(torch.cat([images, generated.detach()]))
+    truth = torch.cat([torch.full((len(images),), REAL), torch.zeros(len(generated))])
+    loss = F.binary_cross_entropy_with_logits(real, truth) + F.cross_entropy(shown[: len(labels)], labels)
     optimizer.zero_grad()
-    judged.backward()
-    optimizer.step()  # of the judge alone: what has no gradient stays
+    loss.backward()
+    optimizer.step()  # updates the discriminator only: the generator has no gradient
 
     optimizer.zero_grad()
     gan.discriminator.requires_grad_(False)
-    real, shown = gan.discriminator(drawn)
-    deceived = F.binary_cross_entropy_with_logits(real, torch.full_like(real, REAL)) + F.cross_entropy(shown, wanted)
-    deceived.backward()
+    real, shown = gan.discriminator(generated)
+    loss = F.binary_cross_entropy_with_logits(real, torch.full_like(real, REAL)) + F.cross_entropy(shown, targets)
+    loss.backward()
     gan.discriminator.requires_grad_(True)
-    optimizer.step()  # of the generator alone
+    optimizer.step()  # updates the generator only
 
 
 @torch.no_grad()
-def generate(folder: Path, epoch: int, count: int = CLASSES * PER_DIGIT, seed: int = 0) -> MemoryImages:
-    """Digits as the generator drew them after an epoch, 0 to 9 and again: (count, 1, 28, 28)."""
+def generate(folder: Path, epoch: int, count: int = CLASSES * PER_DIGIT, seed: int = 0) -> TensorImages:
+    """Generate digits with the generator of an epoch, with labels 0 to 9 in turn: (count, 1, 28, 28)."""
     generator = Generator().eval()
     load_weights(epoch_file(folder, epoch), generator)
     labels = torch.arange(count) % CLASSES
     source = torch.Generator().manual_seed(derived_seed(seed, "latent", epoch))
     latent = 2 * torch.rand(count, LATENT, generator=source) - 1
-    drawn = torch.cat([generator(latent[part], labels[part]) for part in pieces(count, AT_ONCE)])
-    return MemoryImages(drawn.mul(255).round().to(torch.uint8), labels, DIGITS)
+    generated = torch.cat([generator(latent[part], labels[part]) for part in chunks(count, BATCH)])
+    return TensorImages(generated.mul(255).round().to(torch.uint8), labels, DIGITS)
 
 
 def _training_images(settings: GanSettings) -> ImageSet:
     images = load_dataset(settings.data, "train")
     if images.shape != (1, 28, 28) or len(images.class_names) != CLASSES:
         raise TorchcapsError(
-            f"the AC-GAN draws ten kinds of 28x28 grey images, which {settings.data} has not: use mnist"
+            f"the AC-GAN needs 28x28 grayscale images of ten classes, which {settings.data} does not have: use mnist"
         )
     return images if settings.train_images is None else Subset(images, torch.arange(settings.train_images))
+
+
+def measure_acgan(
+    model: Model, settings: GanSettings, *, images_used: int | None = None, epochs: int = EPOCHS
+) -> dict[str, Any]:
+    """Measure the error on the generated digits of each epoch; ``images_used``: None for 400 of each digit.
+
+    ``variety_by_epoch`` is the standard deviation of a pixel between generated images of one digit (0.15 in MNIST). A
+    low value means that the GAN generates few different images.
+    """
+    train_acgan(settings.folder(), settings, epochs)
+    count = min(images_used or CLASSES * PER_DIGIT, CLASSES * PER_DIGIT)
+    errors, variety = {}, {}
+    for epoch in range(1, epochs + 1):
+        generated = generate(settings.folder(), epoch, count)
+        variety[str(epoch)] = _variety(generated)
+        shown = first_images(model, generated, None)
+        errors[str(epoch)] = 1 - evaluate_accuracy(model, shown, description=f"epoch {epoch}").accuracy
+    seen = "all" if settings.train_images is None else f"{settings.train_images:,}"
+    about = f"digits drawn by an AC-GAN after each of {epochs} epochs on {seen} images of {settings.data}"
+    found: dict[str, Any] = {"name": "acgan", "about": about, "images": count, "settings": asdict(settings)}
+    return found | {"error_by_epoch": errors, "variety_by_epoch": variety}
+
+
+def _variety(generated: TensorImages) -> float:
+    """Return the standard deviation of a pixel among images of one digit, averaged over pixels and digits."""
+    pixels = as_floats(generated.images)
+    of_digit = [pixels[generated.labels == digit].std(0, correction=0).mean() for digit in generated.labels.unique()]
+    return torch.stack(of_digit).mean().item()

@@ -1,4 +1,4 @@
-"""Accuracy under attack, with the checks that say whether to believe it."""
+"""Accuracy under adversarial attacks, with sanity checks of the result."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torchcaps.attacks import STRONGEST, AttackRecord, AttackResult, attacks, create_attack
-from torchcaps.attacks.base import predict
-from torchcaps.attacks.sight import steady
+from torchcaps.attacks.base import predict_labels
+from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.data import ImageSet
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
@@ -24,9 +24,9 @@ from torchcaps.evaluate.sanity import (
     measure_gradient,
 )
 from torchcaps.models import Model
-from torchcaps.train.validate import seen_by
+from torchcaps.train.objective import crop_to_model
 
-# By channels: drawings and grey pictures bear more than photographs.
+# By norm, and whether images have color: grayscale images tolerate larger perturbations than photographs.
 EPSILONS = {
     ("linf", False): (0.02, 0.05, 0.1, 0.2, 0.3),
     ("linf", True): (1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255),
@@ -34,11 +34,11 @@ EPSILONS = {
     ("l2", True): (0.1, 0.25, 0.5, 1.0, 2.0),
 }
 IMAGES = 500
-CHECKED = 100  # images that the sanity checks look at
+CHECKED = 100  # images used by the sanity checks
 
 
 def default_epsilons(channels: int, norm: str = "linf") -> tuple[float, ...]:
-    """The epsilons at which a model for such images is attacked, unless said otherwise.
+    """Return the default epsilons for images with this number of channels.
 
     >>> default_epsilons(1)
     (0.02, 0.05, 0.1, 0.2, 0.3)
@@ -60,26 +60,26 @@ def attack_model(
     baseline: Model | None = None,
     options: Mapping[str, dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Attack a model by each attack at each epsilon: accuracies and warnings, ready to be written as JSON.
+    """Run each attack at each epsilon; return accuracies and sanity warnings, ready to be written as JSON.
 
     Args:
         model: a trained model.
         images: its test images.
-        names: of attacks, see ``torchcaps.attacks.attacks``.
-        epsilons: sizes of the perturbation; None: the usual ones for such images.
+        names: names of attacks, see ``torchcaps.attacks.attacks``.
+        epsilons: sizes of the perturbation; None for :func:`default_epsilons`.
         norm: ``linf`` or ``l2``.
-        images_used: the first so many images; None: all.
+        images_used: number of images, from the start of the set; None for all.
         seed, logits, budget: as in :class:`torchcaps.attacks.Attack`.
-        baseline: a plain network trained on the same set, on which transferred images are made and whose gradient
-            the model's is compared with.
-        options: settings of attacks by their name, such as ``{"universal": {"iterations": 200}}``.
+        baseline: a plain network trained on the same dataset: the source of transfer attacks, and the reference for the
+            size of the gradient.
+        options: settings of the attacks by name, such as ``{"universal": {"iterations": 200}}``.
     """
     records = [attacks.get(name) for name in names]
     for record in records:
         if record.needs_source and baseline is None:
-            raise TorchcapsError(f"attack '{record.name}' needs another trained model on which to make its images")
+            raise TorchcapsError(f"attack '{record.name}' needs another trained model as its source")
         if norm not in record.norms:
-            raise TorchcapsError(f"attack '{record.name}' knows {' and '.join(record.norms)} only, not {norm}")
+            raise TorchcapsError(f"attack '{record.name}' supports norm {' and '.join(record.norms)}, not {norm}")
     chosen = default_epsilons(model.image_shape[0], norm) if epsilons is None else tuple(epsilons)
     pixels, labels = first_pixels(model, images, images_used)
     rows = []
@@ -89,9 +89,9 @@ def attack_model(
         for epsilon in chosen:
             start = time.perf_counter()
             result = built(model, pixels, labels, epsilon=epsilon, logits=logits, seed=seed, budget=budget)
-            rows.append(_row(record, epsilon, result, time.perf_counter() - start, labels))
-    with steady(model, seed):
-        clean = (predict(model, pixels) == labels).double().mean().item()
+            rows.append(_row(record, epsilon, result, time.perf_counter() - start))
+    with frozen_eval(model, seed):
+        clean = (predict_labels(model, pixels) == labels).double().mean().item()
     return {
         "images": len(labels),
         "clean_accuracy": clean,
@@ -107,23 +107,23 @@ def attack_model(
 def fast_gradient_curves(
     model: Model, images: ImageSet, epsilons: Sequence[float] | None = None, **settings: Any
 ) -> dict[str, Any]:
-    """hinton2018, figure 3: accuracy under FGSM and BIM, and success of FGSM averaged over its targets.
+    """Measure figure 3 of hinton2018: accuracy under FGSM and BIM, and the success rate of targeted FGSM.
 
-    The result is that of :func:`attack_model`; ``target_success`` of the rows of ``targeted-fgsm`` is the right half
-    of the figure.
+    Returns the result of :func:`attack_model`; ``target_success`` in the rows of ``targeted-fgsm`` is the right half of
+    the figure.
     """
     return attack_model(model, images, ("fgsm", "bim", "targeted-fgsm"), epsilons, **settings)
 
 
 def first_pixels(model: Model, images: ImageSet, count: int | None) -> tuple[Tensor, Tensor]:
-    """The first so many images as the model sees them, None for all, with their labels, where the model is."""
+    """Return the first ``count`` images (None for all) as the model takes them, and labels, on the model's device."""
     used = len(images) if count is None else min(count, len(images))
     batch = images.batch(torch.arange(used))
     device = next(model.parameters()).device
-    return seen_by(model, batch.images).to(device), batch.labels.to(device)
+    return crop_to_model(model, batch.images).to(device), batch.labels.to(device)
 
 
-def _row(record: AttackRecord, epsilon: float, result: AttackResult, seconds: float, labels: Tensor) -> dict[str, Any]:
+def _row(record: AttackRecord, epsilon: float, result: AttackResult, seconds: float) -> dict[str, Any]:
     row: dict[str, Any] = {
         "attack": record.name,
         "epsilon": epsilon,
@@ -132,9 +132,8 @@ def _row(record: AttackRecord, epsilon: float, result: AttackResult, seconds: fl
         "queries": result.queries,
         "seconds": seconds,
     }
-    if result.hits is not None:
-        targets = len(labels) * (result.hits.shape[1] - 1)  # every class but the image's own
-        row["target_success"] = int(result.hits.sum()) / targets
+    if result.hits is not None and result.targets is not None:
+        row["target_success"] = int(result.hits.sum()) / max(int(result.targets.sum()), 1)
     if result.history:
         row["history"] = {str(iteration): accuracy for iteration, accuracy in result.history.items()}
     return row

@@ -1,10 +1,10 @@
-"""Is a robustness figure to be believed? Checks that go with every one.
+"""Sanity checks that accompany every accuracy under attack.
 
 After Carlini et al.: On evaluating adversarial robustness, 2019, https://arxiv.org/abs/1902.06705, and Athalye,
 Carlini, Wagner: Obfuscated gradients give a false sense of security, 2018, https://arxiv.org/abs/1802.00420.
-hinton2018 (section 6) reports the zeros in the gradient and its size against a CNN's for the same reason.
+hinton2018 (section 6) reports the zeros in the gradient, and its size relative to a CNN's, for the same reason.
 
-Each check gives a named warning or None.
+Each check returns a warning or None.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from torchcaps.attacks import STRONGEST, attacks, create_attack
-from torchcaps.attacks.logits import choose_views
+from torchcaps.attacks import STRONGEST, LogitsView, attacks, create_attack
+from torchcaps.attacks.logits import select_views
+from torchcaps.attacks.model_wrapper import frozen_eval
 from torchcaps.attacks.norms import NORMS
-from torchcaps.attacks.sight import Budget, Sight, steady
 from torchcaps.errors import TorchcapsError
 from torchcaps.models import Model
 
-ZEROS = 0.5  # a larger share of exact zeros in the input gradient is a sign of masking
-BLIND = 0.01  # and so is a share of images for which all of it is zero
-FADED = 1e-3  # and so is a gradient that much smaller than the reference's (hinton2018 found a hundredth, and none)
-LEFT_AT_HUGE = 0.05
-NOISE = 1e-6  # answers of the same images may differ by this much
-LEAD = 0.01  # accuracy by which a black-box attack may beat the white-box ones: a few images
+ZEROS = 0.5  # a larger fraction of exact zeros in the input gradient is a sign of gradient masking
+BLIND = 0.01  # and so is a larger fraction of images whose whole gradient is zero
+FADED = 1e-3  # and so is a gradient smaller than this fraction of the reference (hinton2018 measured 1/100)
+LEFT_AT_HUGE = 0.05  # tolerated accuracy at an epsilon that allows any image
+NOISE = 1e-6  # tolerated difference between scores of the same images
+LEAD = 0.01  # tolerated accuracy by which a black-box attack is stronger than all white-box attacks
 
 
 @dataclass(frozen=True)
-class Warned:
-    """A check that failed, and what that means for the figure."""
+class SanityWarning:
+    """A failed check and what it means for the measured accuracy."""
 
     name: str
     message: str
@@ -41,11 +42,12 @@ class Warned:
 
 @dataclass(frozen=True)
 class GradientMeasure:
-    """The gradient of the cross-entropy with respect to pixels, over images as they are.
+    """The gradient of the cross-entropy for clean images.
 
-    ``zeros`` is the share of its numbers that are exactly zero, ``norm`` its mean Euclidean length per image, both
-    through the first view of the logits; ``blind`` is the share of images whose gradient is zero everywhere through
-    every view.
+    ``zeros`` and ``norm`` are measured at the input of the network, after its preprocessing: standardization spreads
+    the gradient of one pixel over the whole image, so that no gradient by the pixels is exactly zero. ``zeros`` is the
+    fraction of elements that are exactly zero and ``norm`` the mean L2 norm per image, both through the first view of
+    the logits. ``blind`` is the fraction of images whose gradient by the pixels is zero through every view.
     """
 
     zeros: float
@@ -54,72 +56,85 @@ class GradientMeasure:
 
 
 def measure_gradient(model: Model, images: Tensor, labels: Tensor, logits: str = STRONGEST) -> GradientMeasure:
-    """Measure the gradient that an attack on these images starts from; all zeros where the model gives none."""
-    with steady(model, seed=0):
+    """Measure the input gradient of these images; a model without gradient counts as all zeros."""
+    with frozen_eval(model, seed=0):
         with torch.no_grad():
-            views = choose_views(logits, model(images))
-        try:
-            gradients = [Sight(model, view, Budget()).gradient(images, labels)[0] for view in views]
-        except TorchcapsError:
-            return GradientMeasure(zeros=1.0, norm=0.0, blind=1.0)
-    zeros = torch.stack(gradients) == 0  # (views, B, C, H, W)
+            views = select_views(logits, model(images))
+        gradients = [_gradients(model, view, images, labels) for view in views]
+    at_input = gradients[0][1].double()
+    by_pixels = torch.stack([pixels for pixels, _ in gradients])  # (views, B, C, H, W)
     return GradientMeasure(
-        zeros=zeros[0].double().mean().item(),
-        norm=NORMS["l2"].size(gradients[0].double()).mean().item(),
-        blind=zeros.flatten(2).all(2).all(0).double().mean().item(),
+        zeros=(at_input == 0).double().mean().item(),
+        norm=NORMS["l2"].size(at_input).mean().item(),
+        blind=(by_pixels == 0).flatten(2).all(2).all(0).double().mean().item(),
     )
 
 
-def check_gradient(measured: GradientMeasure, reference: GradientMeasure | None = None) -> Warned | None:
-    """Gradients that are mostly zero, or far smaller than a plain network's, hide the way to adversarial images."""
+def _gradients(model: Model, view: LogitsView, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient by the pixels, and by the input of the network after the model's preprocessing."""
+    pixels = images.detach().requires_grad_()
+    with torch.enable_grad():
+        at_input = model.preprocess(pixels)
+        at_input = at_input if at_input.requires_grad else at_input.requires_grad_()
+        loss = F.cross_entropy(view.read(model.classify(model.backbone(at_input))), labels, reduction="sum")
+        found = torch.autograd.grad(loss, [pixels, at_input], allow_unused=True) if loss.requires_grad else (None, None)
+    # None where the loss does not depend on it: the gradient is zero.
+    by_pixels, by_input = (torch.zeros_like(images) if each is None else each.nan_to_num(0, 0, 0) for each in found)
+    return by_pixels, by_input
+
+
+def check_gradient(measured: GradientMeasure, reference: GradientMeasure | None = None) -> SanityWarning | None:
+    """Warn of gradients that are mostly zero or far smaller than those of a plain network: gradient masking."""
     if measured.zeros > ZEROS and (reference is None or measured.zeros > reference.zeros):
-        return Warned(
+        return SanityWarning(
             "masked gradient",
-            f"{measured.zeros:.0%} of the input gradient is exactly zero: attacks that follow it see nothing there",
+            f"{measured.zeros:.0%} of the input gradient is exactly zero: gradient-based attacks cannot use it",
         )
     if measured.blind > BLIND:
-        return Warned(
+        return SanityWarning(
             "masked gradient",
-            f"{measured.blind:.0%} of the images have no input gradient at all: an attack that follows it leaves them",
+            f"{measured.blind:.0%} of the images have an input gradient of zero, so gradient-based attacks cannot work",
         )
     if reference is not None and measured.norm < FADED * reference.norm:
-        return Warned(
+        return SanityWarning(
             "masked gradient",
             f"the input gradient is {reference.norm / max(measured.norm, 1e-300):.0e} times smaller than the "
-            "reference's: attacks that follow it may be lost in rounding",
+            "reference's: gradient-based attacks may be limited by rounding",
         )
     return None
 
 
-def check_random(model: Model, images: Tensor) -> Warned | None:
-    """A model that answers otherwise the second time makes a gradient's direction a matter of luck."""
-    with torch.no_grad(), steady(model, seed=0):
-        apart = (model(images).scores - model(images).scores).abs().max().item()
-    if apart > NOISE:
-        return Warned("random outputs", f"the same images get scores that differ by {apart:.2g} the second time")
+def check_random(model: Model, images: Tensor) -> SanityWarning | None:
+    """Warn of random outputs, which make the direction of a gradient random."""
+    with torch.no_grad(), frozen_eval(model, seed=0):
+        difference = (model(images).scores - model(images).scores).abs().max().item()
+    if difference > NOISE:
+        return SanityWarning(
+            "random outputs", f"the same images get scores that differ by {difference:.2g} the second time"
+        )
     return None
 
 
 def check_huge_epsilon(
     model: Model, images: Tensor, labels: Tensor, *, norm: str = "linf", logits: str = STRONGEST, seed: int = 0
-) -> Warned | None:
-    """With a perturbation that can turn any image into any other, a working attack leaves nothing right."""
-    huge = 1.0 if norm == "linf" else math.sqrt(images[0].numel())  # from black to white everywhere
+) -> SanityWarning | None:
+    """Warn if images are classified correctly at an epsilon that allows any image: the attack does not work."""
+    huge = 1.0 if norm == "linf" else math.sqrt(images[0].numel())  # from black to white in every pixel
     try:
         result = create_attack("bim", norm=norm)(model, images, labels, epsilon=huge, logits=logits, seed=seed)
     except TorchcapsError as error:
-        return Warned("huge epsilon", f"could not be tried: {error}")
+        return SanityWarning("huge epsilon", f"could not be checked: {error}")
     if result.accuracy > LEFT_AT_HUGE:
-        return Warned(
+        return SanityWarning(
             "huge epsilon",
-            f"{result.accuracy:.0%} is still right at epsilon {huge:.3g}, where an image can become any other: "
-            "the attack fails, not the model holds",
+            f"{result.accuracy:.0%} is still classified correctly at epsilon {huge:.3g}, which allows any image: "
+            "the attack fails",
         )
     return None
 
 
-def check_black_box(rows: Sequence[dict[str, object]]) -> list[Warned]:
-    """At each epsilon, who sees less must not do more harm: rows with ``attack``, ``epsilon`` and ``accuracy``."""
+def check_black_box(rows: Sequence[dict[str, object]]) -> list[SanityWarning]:
+    """Warn if a black-box attack is stronger than all white-box attacks; rows as in :func:`attack_model`."""
     warned = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in rows):
         best: dict[bool, tuple[float, str]] = {}
@@ -130,7 +145,7 @@ def check_black_box(rows: Sequence[dict[str, object]]) -> list[Warned]:
                 best[white] = min(best.get(white, found), found)
         if len(best) == 2 and best[False][0] < best[True][0] - LEAD:
             warned.append(
-                Warned(
+                SanityWarning(
                     "black box stronger",
                     f"at epsilon {epsilon:g} {best[False][1]}, which sees no gradient, leaves {best[False][0]:.1%} and "
                     f"{best[True][1]}, which does, {best[True][0]:.1%}: the gradient misleads",

@@ -1,34 +1,47 @@
-"""Convolution through small Fourier transforms: the same numbers as PyTorch's, with a fraction of the arithmetic.
+"""Convolution by small Fourier transforms: the results of ``F.conv2d`` with a fraction of the arithmetic.
 
 A 9x9 convolution of stride 2 is the sum of four of stride 1 with 5x5 kernels or smaller, one for each phase of the
-pixels. Under a Fourier transform a convolution of channels becomes, for every frequency, one matrix product of images
-by (phases x channels) with the kernels' spectrum. The transforms are matrix products too (``waves``), so nothing but
-matrix products and one copy of the images is left. The plain definition is ``torch.nn.functional.conv2d``.
+pixels. In the Fourier domain a convolution of many channels is one matrix product per frequency, of images by (phases x
+channels) with the kernels. The transforms are the loops in ``fourier_loops``. The plain definition is
+``torch.nn.functional.conv2d``.
 
-Letters: B images, I and O channels, n side of a phase, F = s * s * I, with s the stride.
+With X, W and Y the spectra of images, kernels and output, and G that of the output's gradient, each frequency has
+Y = X W*, dX = G W and dW = X G*, with * for the complex conjugate. Real and imaginary parts are blocks of matrices:
+X is (2B, F) and W is (2O, F). The kernels are processed in chunks of output channels, because their spectrum is
+several times larger than they are.
+
+Letters: B images, I and O channels, N side of a phase, F = s * s * I, with s the stride.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input, conv2d_weight
 from torch.utils.weak import WeakIdKeyDictionary
 
-from torchcaps.kernels.waves import Plan, plan
+from torchcaps.kernels.dispatch import on_threads
 
-# What the spectrum of a weight was made from, and the spectrum: good until the weight changes.
+LARGEST_SIDE = 16  # of a phase: the loops have tables for that many points
+CHUNK = 5 * 2**20  # numbers of a kernel spectrum that is computed at once
+PADDING = 48  # numbers between the bins of a spectrum: with a power of two in between they would share cache sets
+# Cached spectra of weights that are not being trained, valid until the weight changes.
 _spectra: Any = WeakIdKeyDictionary()
 
 
 def spectral_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
-    """Convolution without padding or bias: (B, I, H, H), (O, I, K, K) to (B, O, h, h)."""
-    if not len(images):  # nothing to transform
+    """Convolution without padding or bias: (B, I, H, H), (O, I, K, K) to (B, O, h, h), channels last."""
+    if not len(images):  # empty batch
         return F.conv2d(images, weight, stride=stride)
-    # Asked here: within a Function gradients are off, and its needs_input_grad says yes even under no_grad.
+    # Inside a Function gradients are disabled, and needs_input_grad is True even under no_grad.
     learns = torch.is_grad_enabled() and weight.requires_grad
     result: Tensor = _SpectralConvolution.apply(images, weight, stride, learns)  # type: ignore[no-untyped-call]
     return result
@@ -37,127 +50,139 @@ def spectral_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
 class _SpectralConvolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor, stride: int, learns: bool) -> Tensor:
-        transform = plan(images.shape[2], weight.shape[2], stride)
-        spectrum = kernel_spectrum(transform, weight) if learns else _kept_spectrum(transform, weight, stride)
-        triple, alone = image_spectrum(transform, images, stride)
-        batch, outputs, pairs = len(images), len(weight), transform.complex_bins
-        product = images.new_empty(transform.side**2 * batch, outputs)
-        whole, real = _parts(product, pairs, batch)
-        # (Xr; Xi) Wr + (-Xi; Xr) Wi, and the real bins
-        torch.bmm(triple[:, batch:], spectrum[0][:, 0].transpose(1, 2), out=whole)
-        torch.baddbmm(whole, triple[:, : 2 * batch], spectrum[0][:, 1].transpose(1, 2), out=whole)
-        torch.bmm(alone, spectrum[1].transpose(1, 2), out=real)
-        if learns:
-            ctx.save_for_backward(images, weight, *spectrum, triple, alone)
-        else:
-            ctx.save_for_backward(images, weight, *spectrum)
-        ctx.transform, ctx.stride = transform, stride
-        output = transform.output @ product.view(transform.side**2, -1)
-        return output.view(transform.out, transform.out, batch, outputs).permute(2, 3, 0, 1)
+        (batch, _, size, _), outputs = images.shape, len(weight)
+        plan = dft_plan(-(-size // stride))
+        spectrum = to_spectrum(plan, images, stride)  # (bins, 2B, F)
+        product, padded = _allocate(plan, batch, outputs)
+        chunks = _chunks(plan, weight, stride) if learns else [slice(0, outputs)]
+        for chunk in chunks:
+            kernels = (
+                to_spectrum(plan, weight[chunk], stride) if learns else _cached_spectrum(plan, weight, stride)
+            )  # (bins, 2O, F)
+            blocks = torch.bmm(spectrum, kernels.transpose(1, 2)).unflatten(2, (2, -1)).unflatten(1, (2, batch))
+            own = product.unflatten(1, (2, batch))[..., chunk]
+            torch.add(blocks[:, 0, :, 0], blocks[:, 1, :, 1], out=own[:, 0])
+            torch.sub(blocks[:, 1, :, 0], blocks[:, 0, :, 1], out=own[:, 1])
+        # The kernels' spectrum is kept if it is computed at once, and otherwise computed again in the backward pass.
+        kept = [spectrum] if learns else []
+        ctx.save_for_backward(images, weight, *kept, *([kernels] if len(chunks) == 1 else []))
+        ctx.settings = plan, stride, chunks
+        side = (size - weight.shape[2]) // stride + 1
+        return _from_spectrum(plan, padded, (batch, outputs, side, side), 1)
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        images, weight, pair_kernels, real_kernels, *image = ctx.saved_tensors
+        images, weight, *kept = ctx.saved_tensors
+        plan, stride, chunks = ctx.settings
         wanted = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # somebody wants to differentiate this gradient
-            di = conv2d_input(images.shape, weight, slopes, ctx.stride) if wanted[0] else None
-            dw = conv2d_weight(images, weight.shape, slopes, ctx.stride) if wanted[1] else None
+        if torch.is_grad_enabled():  # create_graph=True
+            di = conv2d_input(images.shape, weight, slopes, stride) if wanted[0] else None
+            dw = conv2d_weight(images, weight.shape, slopes, stride) if wanted[1] else None
             return di, dw, None, None
-        transform: Plan = ctx.transform
-        batch, pairs = len(images), transform.complex_bins
-        flat = transform.slope @ slopes.permute(2, 3, 0, 1).reshape(transform.out**2, -1)
-        triple = flat[: 3 * pairs].view(pairs, 3 * batch, -1)  # real, imaginary, -real
-        alone = flat[3 * pairs :].view(transform.real_bins, batch, -1)
-        dimages = dweight = None
-        if wanted[0]:
-            product = flat.new_empty(transform.side**2 * batch, pair_kernels.shape[3])
-            whole, real = _parts(product, pairs, batch)
-            torch.bmm(triple[:, : 2 * batch], pair_kernels[:, 0], out=whole)
-            torch.baddbmm(whole, triple[:, batch:], pair_kernels[:, 1], out=whole)
-            torch.bmm(alone, real_kernels, out=real)
-            dimages = _to_images(transform, product, images.shape, ctx.stride)
-        if wanted[1]:
-            dspectrum = torch.empty(transform.side**2, *pair_kernels.shape[2:])
-            dpairs = dspectrum[: 2 * pairs].unflatten(0, (pairs, 2))
-            right = triple[:, : 2 * batch].transpose(1, 2)
-            torch.bmm(right, image[0][:, batch:], out=dpairs[:, 0])
-            torch.bmm(right, image[0][:, : 2 * batch], out=dpairs[:, 1])
-            torch.bmm(alone.transpose(1, 2), image[1], out=dspectrum[2 * pairs :])
-            dweight = _to_weight(transform, dspectrum, weight, ctx.stride)
-        return dimages, dweight, None, None
+        batch, features = len(images), stride**2 * images.shape[1]
+        slope = to_spectrum(plan, slopes, 1).unflatten(1, (2, batch))  # (bins, 2, B, O)
+        dproduct, padded = _allocate(plan, batch, features) if wanted[0] else (None, None)
+        dparts = []
+        for number, chunk in enumerate(chunks):
+            real, imaginary = slope[:, 0, :, chunk], slope[:, 1, :, chunk]
+            upper, lower = torch.cat([real, -imaginary], 2), torch.cat([imaginary, real], 2)
+            blocks = torch.cat([upper, lower], 1)  # (bins, 2B, 2O)
+            if dproduct is not None:
+                kernels = kept[-1] if len(chunks) == 1 else to_spectrum(plan, weight[chunk], stride)
+                if number:
+                    dproduct.baddbmm_(blocks, kernels)
+                else:
+                    torch.bmm(blocks, kernels, out=dproduct)
+            if wanted[1]:
+                shape = (chunk.stop - chunk.start, *weight.shape[1:])
+                dkernels, flat = _allocate(plan, shape[0], features)
+                torch.bmm(blocks.transpose(1, 2), kept[0], out=dkernels)
+                dparts.append(_from_spectrum(plan, flat, shape, stride))
+        dimages = None if padded is None else _from_spectrum(plan, padded, images.shape, stride)
+        return dimages, torch.cat(dparts) if dparts else None, None, None
 
 
-def kernel_spectrum(transform: Plan, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Spectra of all kernels: complex bins (pairs, 2, O, F) and real ones (real, O, F)."""
+def to_spectrum(plan: Plan, images: Tensor, stride: int) -> Tensor:
+    """Spectra of images or kernels: (B, I, H, W) to (bins, 2B, F), first the real parts, then the imaginary ones."""
+    from torchcaps.kernels.fourier_loops import transform_images
+
+    pixels = images.detach().permute(0, 2, 3, 1).contiguous().numpy()
+    spectrum, padded = _allocate(plan, len(images), stride**2 * images.shape[1])
+    tables = plan.side, stride, plan.cosines, plan.sines, plan.numbers
+    target = padded.numpy()
+    on_threads(lambda first, last: transform_images(pixels, target, *tables, first, last), len(images))
+    return spectrum
+
+
+def _from_spectrum(plan: Plan, padded: Tensor, shape: Sequence[int], stride: int) -> Tensor:
+    """Images (B, I, H, W) in channels-last layout from their spectra as they were allocated."""
+    from torchcaps.kernels.fourier_loops import restore_images
+
+    images = padded.new_empty(shape[0], shape[2], shape[3], shape[1])
+    tables = plan.side, stride, plan.cosines, plan.sines, plan.numbers
+    source, target = padded.numpy(), images.numpy()
+    on_threads(lambda first, last: restore_images(source, target, *tables, first, last), shape[0])
+    return images.permute(0, 3, 1, 2)
+
+
+def _allocate(plan: Plan, batch: int, features: int) -> tuple[Tensor, Tensor]:
+    """Memory of a spectrum (bins, 2B, F), and the same memory as (bins, 2 * B * F + padding)."""
+    count = 2 * batch * features
+    padded = torch.empty(plan.bins, count + PADDING)
+    return padded[:, :count].unflatten(1, (2 * batch, features)), padded
+
+
+def _chunks(plan: Plan, weight: Tensor, stride: int) -> list[slice]:
+    """Ranges of output channels whose kernel spectra have at most ``CHUNK`` numbers."""
     outputs, inputs = weight.shape[:2]
-    phases = len(transform.kernels)
-    spectrum = weight.new_empty(transform.side**2, outputs, phases, inputs)
-    taps = weight.permute(0, 2, 3, 1).contiguous()  # (O, K, K, I): as channels-last weights lie already
-    for number, matrix in enumerate(transform.kernels):
-        part = _phase(taps, number, phases).reshape(outputs, -1, inputs)  # (O, taps, I)
-        torch.bmm(matrix.expand(outputs, -1, -1), part, out=spectrum[:, :, number].transpose(0, 1))
-    flat, pairs = spectrum.view(transform.side**2, outputs, -1), transform.complex_bins
-    return flat[: 2 * pairs].unflatten(0, (pairs, 2)), flat[2 * pairs :]
+    step = max(1, min(outputs, CHUNK // (2 * plan.bins * stride**2 * inputs)))
+    return [slice(start, min(start + step, outputs)) for start in range(0, outputs, step)]
 
 
-def image_spectrum(transform: Plan, images: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    """Spectra of all images: (pairs, 3 B, F) with -imaginary, real, imaginary under each other, and (real, B, F)."""
-    batch, inputs, size = images.shape[:3]
-    missing = transform.side * stride - size
-    padded = F.pad(images, (0, missing, 0, missing)) if missing else images
-    phases = padded.unflatten(3, (transform.side, stride)).unflatten(2, (transform.side, stride))
-    pixels = phases.permute(2, 4, 0, 3, 5, 1).reshape(transform.side**2, -1)  # (n n, B s s I)
-    flat, pairs = transform.image @ pixels, transform.complex_bins
-    width = stride**2 * inputs
-    return flat[: 3 * pairs].view(pairs, 3 * batch, width), flat[3 * pairs :].view(transform.real_bins, batch, width)
+def _cached_spectrum(plan: Plan, weight: Tensor, stride: int) -> Tensor:
+    """Spectrum of a weight that is not being trained, cached until the weight changes.
 
-
-def _to_images(transform: Plan, product: Tensor, shape: torch.Size, stride: int) -> Tensor:
-    batch, inputs, size = shape[:3]
-    pixels = transform.image_back @ product.view(transform.side**2, -1)
-    side = transform.side
-    phases = pixels.view(side, side, batch, stride, stride, inputs).permute(2, 0, 3, 1, 4, 5)
-    whole = phases.reshape(batch, side * stride, side * stride, inputs).permute(0, 3, 1, 2)  # channels last
-    return whole[:, :, :size, :size]
-
-
-def _to_weight(transform: Plan, dspectrum: Tensor, weight: Tensor, stride: int) -> Tensor:
-    outputs, inputs, kernel = weight.shape[:3]
-    taps = weight.new_empty(outputs, kernel, kernel, inputs)
-    phases = stride**2
-    spectrum = dspectrum.view(transform.side**2, outputs, phases, inputs).transpose(0, 1)  # (O, n n, s s, I)
-    for number, matrix in enumerate(transform.kernels):
-        target = _phase(taps, number, phases)
-        found = torch.bmm(matrix.T.expand(outputs, -1, -1), spectrum[:, :, number])
-        target.copy_(found.view_as(target))
-    return taps.permute(0, 3, 1, 2)
-
-
-def _phase(taps: Tensor, number: int, phases: int) -> Tensor:
-    """The taps (O, K', K', I) that meet one phase of the pixels."""
-    stride = round(phases**0.5)
-    top, left = divmod(number, stride)
-    return taps[:, top::stride, left::stride]
-
-
-def _parts(product: Tensor, pairs: int, batch: int) -> tuple[Tensor, Tensor]:
-    """A (n n B, channels) spectrum as its complex bins (pairs, 2 B, channels) and its real ones (real, B, channels)."""
-    split = 2 * pairs * batch
-    return product[:split].unflatten(0, (pairs, 2 * batch)), product[split:].unflatten(0, (-1, batch))
-
-
-def _kept_spectrum(transform: Plan, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    """The spectrum of a weight that is not being trained, made once and kept until the weight changes.
-
-    An optimiser that writes past autograd's version counter is found by a sample of the numbers.
+    A sample of the values detects optimizers that bypass autograd's version counter.
     """
     sample = weight.detach().permute(0, 2, 3, 1).reshape(-1)[:: max(1, weight.numel() // 4096)].clone()
     version = None if weight.is_inference() else weight._version
-    made_from = (version, weight.data_ptr(), transform.side, stride)
+    made_from = (version, weight.data_ptr(), plan.side, stride)
     kept = _spectra.get(weight)
     if kept is None or kept[0] != made_from or not torch.equal(kept[1], sample):
-        with torch.inference_mode(False):  # what an answer leaves behind, an attack saves for its gradient
-            kept = made_from, sample, kernel_spectrum(transform, weight.detach())
+        with torch.inference_mode(False):  # a cached inference tensor could not be saved for backward later
+            kept = made_from, sample, to_spectrum(plan, weight, stride)
         _spectra[weight] = kept
-    spectrum: tuple[Tensor, Tensor] = kept[2]
+    spectrum: Tensor = kept[2]
     return spectrum
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tables of the Fourier transform of an N x N square, see ``fourier_loops``."""
+
+    side: int
+    bins: int
+    cosines: Any  # (N/2 + 1) rows of 9 terms
+    sines: Any
+    numbers: Any  # (N/2 + 1, N), the number of each stored bin, otherwise -1
+
+
+@cache
+def dft_plan(side: int) -> Plan:
+    """Build the tables for a side of at most 16; cached.
+
+    >>> dft_plan(16).bins, dft_plan(10).bins  # at least half as many as pixels
+    (130, 52)
+    """
+    half = side // 2
+    angles = 2 * math.pi / side * np.outer(np.arange(half + 1), np.arange(LARGEST_SIDE // 2 + 2))
+    cosines, sines = np.cos(angles[:, :-1]), np.sin(angles[:, 1:])
+    cosines[:, half + 1 :] = 0
+    sines[:, (side - 1) // 2 :] = 0
+    numbers = np.full((half + 1, side), -1, np.int64)
+    count = 0
+    for k in range(half + 1):
+        rows = half + 1 if k in (0, side / 2) else side  # of a real column, one half is the conjugate of the other
+        numbers[k, :rows] = range(count, count + rows)
+        count += rows
+    return Plan(side, count, cosines.astype(np.float32).ravel(), sines.astype(np.float32).ravel(), numbers)

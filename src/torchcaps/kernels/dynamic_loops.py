@@ -1,141 +1,205 @@
-"""Passes of dynamic routing over the votes, as loops that numba compiles.
+"""Passes of fused dynamic routing over the votes, as loops compiled by numba.
 
-A pass goes child by child through all images, so that the votes stream through memory once, in the order in which a
-dense transform leaves them. All that happens to a vote in one iteration happens while it is in cache. Arrays are flat
-in images, types and pose: votes are (I, B*J*D), poses and their sums (B*J*D), logits and shares (I, B*J). A thread gets
-its images as slices of these; every loop begins at zero, because an index that might be negative would be looked at
-every time and nothing would become a vector.
+The innermost dimension is the batch, in tiles of 16 images, so that every loop vectorizes without sums across a vector:
+agreements, softmax and weighted sums treat 16 images alike. Votes are recomputed from children and weights in every
+pass and stay in the cache. Arrays of a tile are flat: poses and sums (J*D*16), logits and shares of a child (J*16).
+Children are (tiles, I, K*16), weights (I, K*J*D), or (1, K*J*D) if all children share them.
+Every loop starts at zero: numba checks indices that might be negative, and such loops do not vectorize.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from torchcaps.kernels.compiled import compiled, inner
-from torchcaps.kernels.em_votes import C2, C3, C4, C5, C6, HALF, LN2_HIGH, LN2_LOW, LOG2_E, LOWEST, ONE, ZERO
+from torchcaps.kernels.numba_support import (
+    C2,
+    C3,
+    C4,
+    C5,
+    C6,
+    HALF,
+    LN2_HIGH,
+    LN2_LOW,
+    LOG2_E,
+    LOWEST,
+    ONE,
+    ZERO,
+    compiled,
+    inner,
+)
 
 
 @inner
-def agree(found, row, poses, size):
-    """Add the scalar product of every vote with its parent."""
-    for k in range(found.shape[0]):
-        total = ZERO
-        if size == 16:  # the papers' size, which the compiler then unrolls
-            for d in range(16):
-                total += row[k * 16 + d] * poses[k * 16 + d]
+def vote(votes, child, weight, width):
+    """Compute the votes (J*D*16) of a child: the product of its weight (K*J*D) with its pose (K*16)."""
+    inner_size = child.shape[0] // 16
+    if inner_size == 8:  # the size in the papers
+        w0, w1, w2, w3 = weight, weight[width:], weight[2 * width :], weight[3 * width :]
+        w4, w5, w6, w7 = weight[4 * width :], weight[5 * width :], weight[6 * width :], weight[7 * width :]
+        for n in range(width):
+            a0, a1, a2, a3, a4, a5, a6, a7 = w0[n], w1[n], w2[n], w3[n], w4[n], w5[n], w6[n], w7[n]
+            for c in range(16):
+                low = a0 * child[c] + a1 * child[16 + c] + a2 * child[32 + c] + a3 * child[48 + c]
+                high = a4 * child[64 + c] + a5 * child[80 + c] + a6 * child[96 + c] + a7 * child[112 + c]
+                votes[n * 16 + c] = low + high
+        return
+    votes[:] = ZERO
+    for k in range(inner_size):
+        line, own = weight[k * width :], child[k * 16 :]
+        for n in range(width):
+            a0 = line[n]
+            for c in range(16):
+                votes[n * 16 + c] += a0 * own[c]
+
+
+@inner
+def agree(found, votes, poses, types, size):
+    """Add the scalar products (J*16) of the votes with their parents' poses."""
+    for j in range(types):
+        total, vote, pose = found[j * 16 :], votes[j * size * 16 :], poses[j * size * 16 :]
+        if size == 16:  # the size in the papers
+            for c in range(16):
+                a = vote[c] * pose[c] + vote[16 + c] * pose[16 + c] + vote[32 + c] * pose[32 + c]
+                b = vote[48 + c] * pose[48 + c] + vote[64 + c] * pose[64 + c] + vote[80 + c] * pose[80 + c]
+                a += vote[96 + c] * pose[96 + c] + vote[112 + c] * pose[112 + c] + vote[128 + c] * pose[128 + c]
+                b += vote[144 + c] * pose[144 + c] + vote[160 + c] * pose[160 + c] + vote[176 + c] * pose[176 + c]
+                a += vote[192 + c] * pose[192 + c] + vote[208 + c] * pose[208 + c]
+                b += vote[224 + c] * pose[224 + c] + vote[240 + c] * pose[240 + c]
+                total[c] += a + b
         else:
             for d in range(size):
-                total += row[k * size + d] * poses[k * size + d]
-        found[k] += total
+                for c in range(16):
+                    total[c] += vote[d * 16 + c] * pose[d * 16 + c]
 
 
 @inner
-def add_weighted(totals, weights, row, wide, size):
-    """Add every vote, weighted, to its parent's sum. ``wide`` is room for one weight per number."""
-    widen(wide, weights, size)
-    for n in range(row.shape[0]):
-        totals[n] += wide[n] * row[n]
-
-
-@inner
-def widen(wide, weights, size):
-    """Repeat a number per vote for all numbers of the vote."""
-    for k in range(weights.shape[0]):
-        weight = weights[k]
+def add_weighted(totals, weights, votes, types, size):
+    """Add every vote, weighted, to its parent's sum."""
+    for j in range(types):
+        weight, total, vote = weights[j * 16 :], totals[j * size * 16 :], votes[j * size * 16 :]
         if size == 16:
-            for d in range(16):
-                wide[k * 16 + d] = weight
+            for c in range(16):
+                w = weight[c]
+                total[c] += w * vote[c]
+                total[16 + c] += w * vote[16 + c]
+                total[32 + c] += w * vote[32 + c]
+                total[48 + c] += w * vote[48 + c]
+                total[64 + c] += w * vote[64 + c]
+                total[80 + c] += w * vote[80 + c]
+                total[96 + c] += w * vote[96 + c]
+                total[112 + c] += w * vote[112 + c]
+                total[128 + c] += w * vote[128 + c]
+                total[144 + c] += w * vote[144 + c]
+                total[160 + c] += w * vote[160 + c]
+                total[176 + c] += w * vote[176 + c]
+                total[192 + c] += w * vote[192 + c]
+                total[208 + c] += w * vote[208 + c]
+                total[224 + c] += w * vote[224 + c]
+                total[240 + c] += w * vote[240 + c]
         else:
             for d in range(size):
-                wide[k * size + d] = weight
+                own, given = total[d * 16 :], vote[d * 16 :]
+                for c in range(16):
+                    own[c] += weight[c] * given[c]
 
 
 @inner
-def share_out(share, logit, types, powers, scales):
-    """Softmax over the types of each image, for one child: all exponentials in one long loop."""
-    count = share.shape[0]
-    for start in range(0, count, types):
-        peak = logit[start]
-        for j in range(types):
-            peak = max(peak, logit[start + j])
-        for j in range(types):
-            share[start + j] = logit[start + j] - peak
-    for k in range(count):
-        x = max(share[k], LOWEST)
+def softmax_over_types(share, logit, powers, scales, peak, types):
+    """Softmax over the types of each image, with all exponentials in one long loop."""
+    for c in range(16):
+        peak[c] = logit[c]
+    for j in range(types):
+        own = logit[j * 16 :]
+        for c in range(16):
+            peak[c] = max(peak[c], own[c])
+    for j in range(types):
+        own, found = logit[j * 16 :], share[j * 16 :]
+        for c in range(16):
+            found[c] = own[c] - peak[c]
+    for n in range(types * 16):
+        x = max(share[n], LOWEST)
         power = np.floor(x * LOG2_E + HALF)
-        powers[k] = (np.int32(power) + np.int32(127)) << np.int32(23)
+        powers[n] = (np.int32(power) + np.int32(127)) << np.int32(23)
         f = x - power * LN2_HIGH - power * LN2_LOW
-        share[k] = ONE + f * (ONE + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * C6)))))
-    for k in range(count):
-        share[k] *= scales[k]
-    for start in range(0, count, types):
-        whole = ZERO
-        for j in range(types):
-            whole += share[start + j]
-        for j in range(types):
-            share[start + j] *= ONE / whole
+        share[n] = ONE + f * (ONE + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * C6)))))
+    for n in range(types * 16):
+        share[n] *= scales[n]
+    peak[:] = ZERO  # now the sum
+    for j in range(types):
+        found = share[j * 16 :]
+        for c in range(16):
+            peak[c] += found[c]
+    for c in range(16):
+        peak[c] = ONE / peak[c]
+    for j in range(types):
+        found = share[j * 16 :]
+        for c in range(16):
+            found[c] *= peak[c]
 
 
 @compiled
-def route_votes(votes, poses, logits, shares, totals, first, last, types, size):
-    """One iteration: logits grow by the agreement with ``poses``, become shares, and the votes are summed by them."""
-    low, high = first * size, last * size
-    wide, powers = np.empty(high - low, np.float32), np.empty(last - first, np.int32)
+def dynamic_iteration(children, weight, poses, logits, shares, totals, first, last, types, size):
+    """One iteration: add the agreement with ``poses`` to the logits, take the softmax, and sum the weighted votes.
+
+    For the tiles ``first`` to ``last``: poses and totals are (tiles, J*D*16), logits and shares (tiles, I, J*16).
+    """
+    width = types * size
+    votes = np.empty(width * 16, np.float32)
+    powers, peak = np.empty(types * 16, np.int32), np.empty(16, np.float32)
     scales = powers.view(np.float32)
-    own_poses, own_totals = poses[low:high], totals[low:high]
-    own_totals[:] = ZERO
-    for i in range(votes.shape[0]):
-        row, logit, share = votes[i, low:high], logits[i, first:last], shares[i, first:last]
-        agree(logit, row, own_poses, size)
-        share_out(share, logit, types, powers, scales)
-        add_weighted(own_totals, share, row, wide, size)
+    for step in range(last - first):
+        tile = first + step
+        pose, total = poses[tile], totals[tile]
+        total[:] = ZERO
+        for i in range(children.shape[1]):
+            vote(votes, children[tile, i], weight[i if weight.shape[0] > 1 else 0], width)
+            logit, share = logits[tile, i], shares[tile, i]
+            agree(logit, votes, pose, types, size)
+            softmax_over_types(share, logit, powers, scales, peak, types)
+            add_weighted(total, share, votes, types, size)
 
 
 @compiled
-def route_back(votes, dsums, shares, dlogits, dposes, first, last, types, size):
+def dynamic_backward(children, weight, dsums, shares, dlogits, dposes, first, last, types, size):
     """One iteration backward: from the gradient of its sums to that of its logits and of the poses before it."""
-    low, high = first * size, last * size
-    wide, dshare = np.empty(high - low, np.float32), np.empty(last - first, np.float32)
-    own_dsums, own_dposes = dsums[low:high], dposes[low:high]
-    own_dposes[:] = ZERO
-    for i in range(votes.shape[0]):
-        row, share, dlogit = votes[i, low:high], shares[i, first:last], dlogits[i, first:last]
-        dshare[:] = ZERO
-        agree(dshare, row, own_dsums, size)
-        for start in range(0, last - first, types):
-            mean = ZERO
+    width = types * size
+    votes = np.empty(width * 16, np.float32)
+    dshare, mean = np.empty(types * 16, np.float32), np.empty(16, np.float32)
+    for step in range(last - first):
+        tile = first + step
+        dsum, dpose = dsums[tile], dposes[tile]
+        dpose[:] = ZERO
+        for i in range(children.shape[1]):
+            vote(votes, children[tile, i], weight[i if weight.shape[0] > 1 else 0], width)
+            share, dlogit = shares[tile, i], dlogits[tile, i]
+            dshare[:] = ZERO
+            agree(dshare, votes, dsum, types, size)
+            mean[:] = ZERO
             for j in range(types):
-                mean += share[start + j] * dshare[start + j]
+                own, slope = share[j * 16 :], dshare[j * 16 :]
+                for c in range(16):
+                    mean[c] += own[c] * slope[c]
             for j in range(types):
-                dlogit[start + j] += share[start + j] * (dshare[start + j] - mean)
-        add_weighted(own_dposes, dlogit, row, wide, size)
+                own, slope, found = share[j * 16 :], dshare[j * 16 :], dlogit[j * 16 :]
+                for c in range(16):
+                    found[c] += own[c] * (slope[c] - mean[c])
+            add_weighted(dpose, dlogit, votes, types, size)
 
 
 @compiled
-def to_factors(shares, dsums, dlogits, poses, equal, children, weight, dchildren, dweight, first, last, types, size):
-    """From the gradients of the votes, child by child, to those of what a dense transform made them of.
+def dynamic_vote_gradients(shares, dsums, dlogits, poses, equal, dvotes, tile, begin, first, last, types, size):
+    """Gradients of votes in one tile: of the children ``begin + first`` to ``begin + last``, (children, J*D*16).
 
     The gradient of a vote is a sum of (number per vote) times (vector per parent) over all iterations: ``shares`` and
-    ``dlogits`` (T-1, I, B*J), ``dsums`` (T, B*J*D) and ``poses`` (T-1, B*J*D) are those of every iteration; in the
-    first one all shares are ``equal``. ``children`` (I, B, K) get ``dchildren``, ``weight`` (I, K, J*D) this thread's
-    ``dweight``.
+    ``dlogits`` (T-1, tiles, I, J*16), ``dsums`` (T, tiles, J*D*16) and ``poses`` (T-1, tiles, J*D*16) are those of
+    every iteration; in the first one all shares are ``equal``.
     """
-    low, high = first * size, last * size
-    lanes, inner = types * size, weight.shape[1]
-    wide, row = np.empty(high - low, np.float32), np.empty(high - low, np.float32)
-    for i in range(weight.shape[0]):
-        begin = dsums[0, low:high]
-        for n in range(row.shape[0]):
-            row[n] = equal * begin[n]
+    start = dsums[0, tile]
+    for step in range(last - first):
+        i = first + step
+        total = dvotes[i]
+        for n in range(total.shape[0]):
+            total[n] = equal * start[n]
         for t in range(shares.shape[0]):
-            add_weighted(row, shares[t, i, first:last], dsums[t + 1, low:high], wide, size)
-            add_weighted(row, dlogits[t, i, first:last], poses[t, low:high], wide, size)
-        for b in range((last - first) // types):
-            image, own = first // types + b, row[b * lanes : (b + 1) * lanes]
-            for k in range(inner):
-                found = ZERO
-                number, line, dline = children[i, image, k], weight[i, k], dweight[i, k]
-                for n in range(lanes):
-                    found += own[n] * line[n]
-                    dline[n] += number * own[n]
-                dchildren[i, image, k] = found
+            add_weighted(total, shares[t, tile, begin + i], dsums[t + 1, tile], types, size)
+            add_weighted(total, dlogits[t, tile, begin + i], poses[t, tile], types, size)

@@ -1,7 +1,7 @@
-"""Fused EM routing: votes are made from pose and W in cache, forward and backward, and never stored.
+"""Fused EM routing: votes are computed from pose and W in cache, forward and backward, and never stored.
 
-The plain definition is ``routing.em.EMRouting`` on the votes of the transform; a test holds the two together. Threads
-share out the images; for a given number of threads the result is the same to the bit.
+The plain definition is ``routing.em.EMRouting`` on the transform's votes; a test compares the two. Threads split the
+images of a batch; for a given number of threads the result is bit-identical.
 """
 
 from __future__ import annotations
@@ -14,43 +14,67 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from torchcaps.kernels.choice import fused_is_chosen, runs_compiled
-from torchcaps.kernels.factors import VoteFactors
-from torchcaps.kernels.threads import on_threads
+from torchcaps.functional import VoteFactors
+from torchcaps.kernels.dispatch import fused_is_chosen, on_threads, runs_compiled, runs_on_triton
 from torchcaps.progress import progress_bar
 
+LANES = 16  # cells that the loops compute at a time, as in ``simd``, which imports numba
+GROUP_BYTES = 2**24  # of the assignments of a group of images, and their gradients
 Array = Any  # numpy arrays of float32 and int32
 Pair = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The numbers of the procedure: lambda of each iteration, the mass that counts as one, two floors."""
+    """Constants of the procedure: lambda of each iteration, unit of mass, floors of mass and variance, mean damping.
+
+    The backward pass goes through the last ``gradient_steps`` M-steps; None: through all.
+    """
 
     temperatures: tuple[float, ...]
     expected_mass: float
     mass_floor: float
     variance_floor: float
+    mean_damping: float = 0.0
+    gradient_steps: int | None = None
 
 
-def fused_em_applies(factors: VoteFactors) -> bool:
-    """Whether the fused form can take these tensors: float32 on a CPU, run as they come."""
+def fused_em_applies(factors: VoteFactors, betas: Pair | None, schedule: Schedule) -> bool:
+    """Whether a fused kernel supports these tensors: float32 on a CPU, or on a GPU with Triton, in eager mode.
+
+    Triton's kernel computes neither mixing proportions (``betas`` is None) nor mean damping, and its gradient goes
+    through all iterations.
+    """
+    if factors.activation is None:
+        return False
     tensors = (factors.poses, factors.activation, factors.weight)
-    return fused_is_chosen() and all(each is not None and runs_compiled(each) for each in tensors)
+    if runs_on_triton(*tensors):
+        from torchcaps.kernels.triton_em import em_tile_fits
+
+        whole = schedule.gradient_steps in (None, len(schedule.temperatures))
+        return betas is not None and not schedule.mean_damping and whole and em_tile_fits(factors)
+    return fused_is_chosen() and all(map(runs_compiled, tensors))
 
 
 def fused_em(
-    factors: VoteFactors, beta_u: Tensor, beta_a: Tensor, schedule: Schedule, plain: Callable[[VoteFactors], Pair]
+    factors: VoteFactors, betas: Pair | None, schedule: Schedule, plain: Callable[[VoteFactors], Pair]
 ) -> Pair:
     """Poses (B, P, J, D) and activations (B, P, J) of the parents.
 
-    ``plain`` is the definition; it takes over where a gradient is to be differentiated again.
+    ``betas`` are beta_u and beta_a, or None if activations are mixing proportions. ``plain`` is the plain definition,
+    used for second derivatives.
     """
+    if betas is not None and runs_on_triton(factors.poses):
+        from torchcaps.kernels.triton_em import triton_em
+
+        return triton_em(factors, *betas, schedule, plain)
     _compile_once()
+    beta_u, beta_a = betas or (torch.empty(0), torch.empty(0))
     arguments = (factors.poses, factors.activation, factors.weight, beta_u, beta_a)
-    mean, active = _FusedEM.apply(*arguments, factors, schedule, plain)  # type: ignore[no-untyped-call]
-    return mean.transpose(2, 3), active
+    routed: Pair = _FusedEM.apply(*arguments, factors, schedule, plain)  # type: ignore[no-untyped-call]
+    return routed
 
 
 class _FusedEM(torch.autograd.Function):
@@ -66,126 +90,202 @@ class _FusedEM(torch.autograd.Function):
         schedule: Schedule,
         plain: Callable[[VoteFactors], Pair],
     ) -> Pair:
-        from torchcaps.kernels.em_loops import route
+        from torchcaps.kernels.em_loops import em_forward
 
         problem = _Problem(factors, schedule, poses, active, weight, beta_u, beta_a)
-        shape = (problem.steps, problem.positions, problem.types)
-        batch = len(problem.poses)
-        rows = (batch, *shape[:2], problem.rows, problem.lanes)
-        wide = np.empty((2, *rows), np.float32)  # means and inverse variances
-        narrow = np.empty((4, batch, *shape), np.float32)  # masses, costs, logits, bases
-        sums = np.empty((batch, problem.steps - 1, problem.poses.shape[1]), np.float32)
 
-        def some_images(first: int, last: int) -> None:
-            shares, scratch = problem.shares(1), problem.scratch()
-            for b in range(first, last):
-                route(*problem.image(b), *wide[:, b], *narrow[:, b], sums[b], *shares, *scratch)
+        def some_images(first: int, last: int) -> list[tuple[Any, ...]]:
+            kept = []
+            for images in problem.groups(first, last):
+                blocks = problem.blocks(images)
+                shape = (problem.steps, len(blocks[0]), problem.types)
+                wide = lanes(2, *shape, problem.size)  # means and inverse variances
+                narrow = lanes(4, *shape)  # masses, costs, scores, bases
+                sums = np.empty((problem.steps - 1, problem.owners(images)), np.float32)
+                shares = problem.assignments(1, shape[1])
+                buffers = shares[0] if len(shares) else shares.reshape(0, 0, 0, LANES), *problem.buffers(1)
+                em_forward(*blocks, *problem.constants, *wide, *narrow, sums, *buffers)
+                kept.append((images, wide, narrow, sums))
+            return kept
 
-        on_threads(some_images, batch)
-        activation = torch.from_numpy(narrow[2, :, -1]).sigmoid()
+        kept = [group for groups in on_threads(some_images, len(problem.poses)) for group in groups]
+        mean = problem.from_lanes([(images, wide[0, -1]) for images, wide, _, _ in kept], problem.types, problem.size)
+        score = problem.from_lanes([(images, narrow[2, -1]) for images, _, narrow, _ in kept], problem.types)
         ctx.save_for_backward(poses, active, weight, beta_u, beta_a)
-        # Never the result itself: it would hold its own history, and neither would ever be freed.
-        ctx.problem, ctx.kept = problem, (wide, narrow, sums)
+        ctx.problem, ctx.kept, ctx.score = problem, kept, score
         ctx.again = factors, plain
-        mean = torch.from_numpy(wide[0, :, -1]).reshape(batch, problem.positions, problem.size, problem.types)
-        return mean, activation
+        mean = mean.unflatten(3, (problem.rows, -1))[..., : problem.width].flatten(3)
+        return mean, activation_of(score, problem.mixing, schedule.mass_floor)
 
     @staticmethod
     def backward(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # somebody wants to differentiate this gradient
-            return _plain_gradient(ctx, dmean, dactive)
-        from torchcaps.kernels.em_gradient import route_back
+        if torch.is_grad_enabled():  # create_graph=True
+            return plain_em_gradient(ctx, dmean, dactive)
+        from torchcaps.kernels.em_gradient import em_backward, scatter_children
 
         problem: _Problem = ctx.problem
-        wide, narrow, sums = ctx.kept
-        active = torch.from_numpy(narrow[2, :, -1]).sigmoid()
-        last_mean = dmean.contiguous().numpy().reshape(wide[0, :, -1].shape)
-        last_logit = (dactive * active * (1 - active)).contiguous().numpy()
+        with torch.enable_grad():
+            score = ctx.score.requires_grad_()
+            activation = activation_of(score, problem.mixing, problem.schedule.mass_floor)
+            (dscore,) = torch.autograd.grad(activation, score, dactive)
+        dmean = fill_up(dmean.unflatten(3, (problem.rows, problem.width))).flatten(3)
         dposes, dchildren = np.zeros_like(problem.poses), np.zeros_like(problem.active)
-        per_slot = (problem.positions, problem.slots, problem.types)
+        dchildren = dchildren.reshape(*dchildren.shape, 1)
 
-        def some_images(first: int, last: int) -> tuple[Array, Array, Array]:
-            totals = np.zeros_like(problem.weight), np.zeros_like(problem.beta_u), np.zeros_like(problem.beta_a)
-            shares = problem.shares(problem.steps)
-            slopes = np.empty((max(problem.steps - 1, 1), *per_slot), np.float32)
-            scratch = problem.scratch()
-            for b in range(first, last):
-                dmeans, dvariances = np.zeros((2, *wide.shape[2:]), np.float32)
-                dmeans[-1] = last_mean[b]
-                route_back(
-                    *problem.image(b), *wide[:, b], *narrow[:, b], sums[b], dmeans, dvariances, last_logit[b].copy(),
-                    dposes[b], dchildren[b], *totals, *shares, slopes, *scratch,
+        def some_groups(first: int, last: int) -> tuple[Array, ...]:
+            types = (len(problem.constants[3]), LANES)
+            totals = np.zeros_like(problem.weight), np.zeros(types, np.float32), np.zeros(types, np.float32)
+            for images, wide, narrow, sums in ctx.kept[first:last]:
+                blocks = problem.blocks(images)
+                dpair = lanes(*wide.shape[:-1])
+                dpair[:] = 0
+                dpair[0, -1] = problem.to_lanes(dmean[images])
+                slopes = lanes(*blocks[0].shape[:-1]), lanes(*blocks[1].shape[:-1])
+                slopes[0][:], slopes[1][:] = 0, 0
+                shares = problem.assignments(2, wide.shape[2])
+                buffers = shares[: len(shares) // 2], shares[len(shares) // 2 :], *problem.buffers(2)
+                em_backward(
+                    *blocks, *problem.constants, problem.start, *wide, *narrow, sums, *dpair,
+                    problem.to_lanes(dscore[images]), *slopes, *totals, *buffers,
                 )  # fmt: skip
+                scatter_children(slopes[0], problem.child, dposes[images])
+                scatter_children(slopes[1][:, :, None], problem.child, dchildren[images])
             return totals
 
-        parts = on_threads(some_images, len(problem.poses))
-        dweight, du, da = (torch.from_numpy(sum(part[n] for part in parts)) for n in range(3))
-        dweight = dweight.view_as(ctx.saved_tensors[2])
-        return torch.from_numpy(dposes), torch.from_numpy(dchildren), dweight, du, da, None, None, None
+        parts = on_threads(some_groups, len(ctx.kept))
+        tiles, du, da = (torch.from_numpy(sum(part[n] for part in parts)) for n in range(3))
+        gradients = problem.pose_gradient(dposes), torch.from_numpy(dchildren).squeeze(2), problem.from_tiles(tiles)
+        return *gradients, du.sum(1), da.sum(1), None, None, None
+
+
+def activation_of(score: Tensor, mixing: bool, mass_floor: float) -> Tensor:
+    """Activations (B, P, J) from logits, or from masses if they are mixing proportions."""
+    if not mixing:
+        return score.sigmoid()
+    mass = score.clamp_min(mass_floor)
+    return mass / mass.sum((1, 2), keepdim=True)
+
+
+def fill_up(values: Tensor) -> Tensor:
+    """Fill up the last dimension with zeros to a multiple of 4."""
+    return F.pad(values, (0, -values.shape[-1] % 4))
+
+
+def lanes(*shape: int) -> Array:
+    """Allocate an array with 16 lanes last, at an address that vector loads need: numpy aligns to 16 bytes only."""
+    return torch.empty(*shape, LANES).numpy()
 
 
 class _Problem:
-    """Everything about a batch that the compiled loops read, as numpy arrays."""
+    """Inputs of the compiled loops for one batch, as numpy arrays.
+
+    The loops compute 16 cells (positions of images) at a time, of a group of images: positions compete for children.
+    """
 
     def __init__(self, factors: VoteFactors, schedule: Schedule, *tensors: Tensor) -> None:
-        arrays = [each.detach().contiguous().numpy() for each in tensors]
-        self.poses, self.active, self.weight, self.beta_u, self.beta_a = arrays
-        self.weight = self.weight.reshape(*self.weight.shape[:2], -1)  # (N, q, L)
+        poses, active, weight, beta_u, beta_a = (each.detach() for each in tensors)
+        self.schedule = schedule
+        self.rows, self.inner, self.width, self.types = *poses.shape[2:], *weight.shape[2:]
+        self.poses = fill_up(poses).flatten(2).contiguous().numpy()  # (B, C, p*Q)
+        self.active = active.contiguous().numpy()
+        self.weight = self.to_tiles(weight)
         self.child = factors.child_index.to(torch.int32).numpy()
-        self.kind = factors.weight_index.to(torch.int32).numpy()
-        self.offset = factors.offset.contiguous().numpy()
         (self.positions, self.slots), self.steps = self.child.shape, len(schedule.temperatures)
-        self.fours = -(-self.slots // 4)
-        self.rows, self.lanes, self.types = self.poses.shape[2], self.weight.shape[2], len(self.beta_u)
-        self.size = self.rows * self.lanes // self.types
+        self.size = self.rows * 4 * self.weight.shape[2]  # D, filled up
+        self.mixing = not len(beta_u)
+        self.start = self.steps - schedule.gradient_steps if schedule.gradient_steps else 0
         parents = np.bincount(self.child.ravel(), minlength=self.poses.shape[1]) * self.types
-        self.first = (1 / np.maximum(parents, 1)).astype(np.float32)
-        self.temperatures = np.asarray(schedule.temperatures, np.float32)
-        numbers = (schedule.expected_mass, schedule.mass_floor, schedule.variance_floor)
-        self.numbers = tuple(np.float32(number) for number in numbers)
-
-    def image(self, b: int) -> tuple[Any, ...]:
-        """What the loops read for one image."""
-        return (
-            self.poses[b], self.active[b], self.weight, self.offset, self.child, self.kind, self.first,
-            self.beta_u, self.beta_a, self.temperatures, *self.numbers,
+        self.prior = (1 / np.maximum(parents, 1)).astype(np.float32)
+        offset = factors.offset.detach().unflatten(1, (self.rows, self.width))
+        numbers = schedule.expected_mass, schedule.mass_floor, schedule.variance_floor, schedule.mean_damping
+        self.constants = (
+            self.weight, fill_up(offset).flatten(1).contiguous().numpy(), factors.weight_index.to(torch.int32).numpy(),
+            beta_u.numpy(), beta_a.numpy(), np.asarray(schedule.temperatures, np.float32),
+            *(np.float32(number) for number in numbers), self.width,
         )  # fmt: skip
 
-    def shares(self, steps: int) -> tuple[Array, Array]:
-        """Room for a number per slot and parent, slots rounded up to fours, seen by slots and by fours."""
-        room = np.zeros((steps, self.positions, self.fours * 4, self.types), np.float32)
-        return room, room.reshape(steps, self.positions, self.fours, 4 * self.types)
+    def groups(self, first: int, last: int) -> list[slice]:
+        """Split images into groups of up to 16, whose assignments fit in a cache."""
+        bytes_per_image = 8 * max(self.steps - 1, 1) * self.positions * self.slots * self.types
+        most = max(1, min(LANES, GROUP_BYTES // bytes_per_image))
+        return [slice(start, min(start + most, last)) for start in range(first, last, most)]
 
-    def scratch(self) -> tuple[Array, ...]:
-        """Room for the votes of a position, four gradients of votes, eight rows of numbers in two views, and powers."""
-        votes = np.zeros((self.fours * 4, self.rows, self.lanes), np.float32)
-        dvotes = np.zeros((4, self.rows, self.lanes), np.float32)
-        columns = np.zeros((8, self.lanes // self.types, self.types), np.float32)
-        powers = np.empty(4 * self.types, np.int32)
-        return votes, dvotes, columns, columns.reshape(8, self.lanes), powers, powers.view(np.float32)
+    def owners(self, images: slice) -> int:
+        """Number of children in a group, and one for the lanes that are no cell."""
+        return int((images.stop - images.start) * self.poses.shape[1] + 1)
+
+    def blocks(self, images: slice) -> tuple[Array, ...]:
+        """Poses, activations, first assignments and numbers of the children in each slot of a group's cells."""
+        from torchcaps.kernels.em_loops import gather_children
+
+        shape = (-(-(images.stop - images.start) * self.positions // LANES), self.slots)
+        poses, active, prior = lanes(*shape, self.poses.shape[2]), lanes(*shape), lanes(*shape)
+        owner = np.empty((*shape, LANES), np.int32)
+        gather_children(
+            self.poses[images], self.active[images], self.prior, self.child, poses, active, prior, owner
+        )  # fmt: skip
+        return poses, active, prior, owner
+
+    def assignments(self, copies: int, blocks: int) -> Array:
+        """Allocate assignments of every E-step. A single iteration has none."""
+        return lanes(copies * (self.steps - 1), blocks, self.slots, self.types)
+
+    def buffers(self, copies: int) -> tuple[Array, ...]:
+        """Allocate buffers: votes of a block for one parent, copies of the same size, and two numbers of each slot."""
+        return *lanes(copies, self.slots, self.size), *lanes(2, self.slots)
+
+    def to_lanes(self, values: Tensor) -> Array:
+        """Move cells to the lanes: (G, P, ...) to (N, ..., 16)."""
+        cells = values.flatten(0, 1)
+        filled = F.pad(cells.flatten(1), (0, 0, 0, -len(cells) % LANES)).unflatten(0, (-1, LANES))
+        return filled.transpose(1, 2).unflatten(1, cells.shape[1:]).contiguous().numpy()
+
+    def from_lanes(self, groups: list[tuple[slice, Array]], *shape: int) -> Tensor:
+        """Move the lanes of all groups to cells: (N, ..., 16) to (B, P, ...)."""
+        result = torch.empty(len(self.poses), self.positions, *shape)
+        for images, values in groups:
+            cells = torch.from_numpy(values).flatten(1, -2).transpose(1, 2).flatten(0, 1)
+            result[images] = cells[: (images.stop - images.start) * self.positions].view_as(result[images])
+        return result
+
+    def to_tiles(self, weight: Tensor) -> Array:
+        """Tiles of W: (kinds, q, q', J) to (kinds, J, S / 4, Q / 4, 16)."""
+        filled = F.pad(weight, (0, 0, 0, -self.width % 4, 0, -self.inner % 4))
+        tiles = filled.unflatten(2, (-1, 4)).unflatten(1, (-1, 4))  # (kinds, Q / 4, 4, S / 4, 4, J)
+        return tiles.permute(0, 5, 3, 1, 2, 4).flatten(4).contiguous().numpy()
+
+    def from_tiles(self, tiles: Tensor) -> Tensor:
+        filled: Tensor = tiles.unflatten(4, (4, 4)).permute(0, 3, 4, 2, 5, 1).flatten(3, 4).flatten(1, 2)
+        return filled.narrow(1, 0, self.inner).narrow(2, 0, self.width)
+
+    def pose_gradient(self, dposes: Array) -> Tensor:
+        filled: Tensor = torch.from_numpy(dposes).unflatten(2, (self.rows, -1))
+        return filled.narrow(3, 0, self.inner)
 
 
-def _plain_gradient(ctx: Any, dmean: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
+def plain_em_gradient(ctx: Any, dpose: Tensor, dactive: Tensor) -> tuple[Tensor | None, ...]:
     factors, plain = ctx.again
     poses, active, weight, beta_u, beta_a = ctx.saved_tensors
     again = VoteFactors(poses, active, weight, factors.child_index, factors.weight_index, factors.offset)
-    mean, activation = plain(again)
+    routed = plain(again)
     inputs = [each for each in (poses, active, weight, beta_u, beta_a) if each.requires_grad]
-    outputs, slopes = (mean.transpose(2, 3), activation), (dmean, dactive)
-    found = iter(torch.autograd.grad(outputs, inputs, slopes, create_graph=True, allow_unused=True))
+    found = iter(torch.autograd.grad(routed, inputs, (dpose, dactive), create_graph=True, allow_unused=True))
     every = [next(found) if each.requires_grad else None for each in (poses, active, weight, beta_u, beta_a)]
     return (*every, None, None, None)
 
 
 @cache
 def _compile_once() -> None:
-    """Compile, or load what an earlier process compiled, before threads need it; a first time takes a while."""
-    with progress_bar("preparing fused EM routing (compiled once, then kept)", None):
+    """Compile the kernels, or load them from the cache, before threads call them."""
+    with (
+        progress_bar("compiling fused EM routing (once, then cached)", None),
+        torch.inference_mode(False),  # the first call may be under either
+        torch.enable_grad(),
+    ):
         one = torch.zeros(1, dtype=torch.long)
         poses, weight = torch.zeros(1, 1, 1, 1, requires_grad=True), torch.zeros(1, 1, 1, 1)
         factors = VoteFactors(poses, torch.ones(1, 1), weight, one.unsqueeze(0), one, torch.zeros(1, 1))
         arguments = (poses, factors.activation, weight, torch.zeros(1), torch.zeros(1), factors)
         schedule = Schedule((1.0, 1.0), 1.0, 1.0, 1.0)
-        with torch.enable_grad():  # the first use may be a prediction
-            mean, _ = _FusedEM.apply(*arguments, schedule, None)  # type: ignore[no-untyped-call]
-            mean.sum().backward()
+        mean, _ = _FusedEM.apply(*arguments, schedule, None)  # type: ignore[no-untyped-call]
+        mean.sum().backward()

@@ -1,37 +1,62 @@
-"""Layers: primary capsules, transforms, the capsule layer that joins them with a routing, decoders."""
+"""Layers: primary capsules, transforms, nonlinearities, capsule layers and decoders."""
 
-from torchcaps.layers.affine_tanh import AffineTanh
 from torchcaps.layers.capsule_layer import CapsuleLayer
-from torchcaps.layers.capsules import Capsules
-from torchcaps.layers.channel_conv import ChannelConvTransform
-from torchcaps.layers.conv_transform import ConvTransform
-from torchcaps.layers.convolution import Conv2d
-from torchcaps.layers.coordinates import CoordinateAddition
+from torchcaps.layers.capsule_stack import CapsuleStack, ConcurrentStack, build_stack
+from torchcaps.layers.conv2d import Conv2d
+from torchcaps.layers.conv_transform import ChannelConvTransform, ConvTransform
 from torchcaps.layers.decoder import Decoder
-from torchcaps.layers.matrix_primary import MatrixPrimary
-from torchcaps.layers.position_shared import PositionSharedTransform
-from torchcaps.layers.preprocess import MeanImage, Standardize
-from torchcaps.layers.primary import VectorPrimary
-from torchcaps.layers.shared import SharedTransform
-from torchcaps.layers.stack import CapsuleStack
-from torchcaps.layers.transforms import DenseTransform, Transform
+from torchcaps.layers.nonlinearity import AffineTanh, NonlinearityRecord, TypeBatchNorm, nonlinearities
+from torchcaps.layers.position_shared import CoordinateAddition, PositionSharedTransform
+from torchcaps.layers.primary import (
+    DepthwisePrimaryCapsules,
+    MatrixPrimaryCapsules,
+    MeanImage,
+    NormalizedPrimaryCapsules,
+    PrimaryCapsules,
+    Standardize,
+    StridedStem,
+)
+from torchcaps.layers.resnet import BasicBlock, ResNet, feature_shape
+from torchcaps.layers.transform import (
+    Capsules,
+    DenseTransform,
+    NoVotes,
+    SharedTransform,
+    Transform,
+    TransformRecord,
+    transforms,
+)
 
 __all__ = [
     "AffineTanh",
+    "BasicBlock",
     "CapsuleLayer",
     "CapsuleStack",
     "Capsules",
     "ChannelConvTransform",
+    "ConcurrentStack",
     "Conv2d",
     "ConvTransform",
     "CoordinateAddition",
     "Decoder",
     "DenseTransform",
-    "MatrixPrimary",
+    "DepthwisePrimaryCapsules",
+    "MatrixPrimaryCapsules",
     "MeanImage",
+    "NoVotes",
+    "NonlinearityRecord",
+    "NormalizedPrimaryCapsules",
     "PositionSharedTransform",
+    "PrimaryCapsules",
+    "ResNet",
     "SharedTransform",
     "Standardize",
+    "StridedStem",
     "Transform",
-    "VectorPrimary",
+    "TransformRecord",
+    "TypeBatchNorm",
+    "build_stack",
+    "feature_shape",
+    "nonlinearities",
+    "transforms",
 ]

@@ -1,33 +1,33 @@
-"""The common course of a capsule network: feature maps, primary capsules, capsule layers, one capsule per class."""
+"""The base class of capsule networks, their scores, and decoders by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from torchcaps.errors import unknown_name
-from torchcaps.functional import HALF_PRECISION, exponential_squash, log_odds, safe_norm, squash
+from torchcaps.functional import HALF_PRECISION, log_odds, safe_norm
 from torchcaps.layers import CapsuleStack, Decoder
 from torchcaps.losses import one_hot
 from torchcaps.models.base import Model, Output
-from torchcaps.routing.base import Nonlinearity
 
+TINY_SHARE = 1e-7  # added to each activation, so that the logarithm of its share is finite
 DECODERS = ("conditional", "normal", "none")
 
 Scoring = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class CapsuleModel(Model):
-    """A capsule network made of its parts.
+    """A capsule network: convolutional features, primary capsules, and capsule layers up to one capsule per class.
 
     Args:
         image_shape, classes, preprocess, decoder: as in :class:`Model`.
-        features: images (B, C, H, W) to feature maps.
-        primary: feature maps to the first capsules.
-        capsules: from these to one capsule per class.
-        score: poses (B, classes, D) to scores and logits; where routing gives an activation, that is the score.
+        features: maps images (B, C, H, W) to feature maps.
+        primary: maps feature maps to primary capsules.
+        capsules: maps primary capsules to one capsule per class.
+        score: maps poses (B, classes, D) to scores and logits; unused if the routing gives activations.
+        score_activation: maps activations (B, classes) to scores and logits, if the routing gives them.
     """
 
     def __init__(
@@ -39,21 +39,22 @@ class CapsuleModel(Model):
         primary: nn.Module,
         capsules: CapsuleStack,
         score: Scoring,
+        score_activation: Scoring | None = None,
         decoder: Decoder | None = None,
         preprocess: nn.Module | None = None,
     ) -> None:
         super().__init__(image_shape, classes, preprocess=preprocess, decoder=decoder)
         self.features, self.primary, self.capsules, self.score = features, primary, capsules, score
+        self.score_activation = score_activation or activation_score
 
     def classify(self, images: Tensor) -> Output:
         capsules, votes = self.capsules(self.primary(self.features(images)))
         pose = capsules.pose.flatten(1, 3)  # (B, classes, D)
-        if capsules.activation is None:
-            precise = pose.float() if pose.dtype in HALF_PRECISION else pose
-            scores, logits = (each.to(pose.dtype) for each in self.score(precise))
-        else:
-            scores = capsules.activation.flatten(1)
-            logits = log_odds(scores)
+        read, values = self.score, pose
+        if capsules.activation is not None:
+            read, values = self.score_activation, capsules.activation.flatten(1)
+        precise = values.float() if values.dtype in HALF_PRECISION else values
+        scores, logits = (each.to(pose.dtype) for each in read(precise))
         return Output(scores, logits, pose, votes)
 
     def after_step(self, output: Output, labels: Tensor) -> None:
@@ -61,14 +62,34 @@ class CapsuleModel(Model):
             self.capsules.after_step(output.votes, one_hot(labels, self.classes))
 
 
-def length(pose: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and logits of squashed capsules: the length is the probability."""
+def activation_score(activation: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of activations in [0, 1]: the activation, read as a probability."""
+    return activation, log_odds(activation)
+
+
+def activation_share(activation: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of activations as one distribution: their shares of the sum, and the logarithms of these.
+
+    The cross-entropy of the logits is then the negative log-likelihood of the shares (hahn2019).
+    """
+    scores = activation + TINY_SHARE
+    scores = scores / scores.sum(1, keepdim=True)
+    return scores, scores.log()
+
+
+def length_share(pose: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of capsules by their shares of all lengths, as in :func:`activation_share`."""
+    return activation_share(safe_norm(pose))
+
+
+def length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of squashed capsules: the score is the length, read as a probability."""
     scores = safe_norm(pose)
     return scores, log_odds(scores)
 
 
-def free_length(pose: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and logits of capsules without squash: the length, and the logit that it would have after squash.
+def unsquashed_length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of capsules without squash: the length, and the log-odds of the squashed length.
 
     The log-odds of |s|^2 / (1 + |s|^2) are 2 log |s|.
     """
@@ -76,35 +97,10 @@ def free_length(pose: Tensor) -> tuple[Tensor, Tensor]:
     return scores, 2 * scores.clamp_min(1e-12).log()
 
 
-def rectified_exponential_squash(pose: Tensor) -> Tensor:
-    """ReLU, then the exponential squash (chen2019's released configuration)."""
-    return exponential_squash(F.relu(pose))
-
-
-def identity(pose: Tensor) -> Tensor:
-    """No nonlinearity."""
-    return pose
-
-
-# For each name: after the primary capsules, after routing, and how the class capsules are scored.
-NONLINEARITIES: dict[str, tuple[Nonlinearity, Nonlinearity, Scoring]] = {
-    "squash": (squash, squash, length),
-    "exponential": (exponential_squash, rectified_exponential_squash, length),
-    "none": (identity, identity, free_length),
-}
-
-
-def choose_nonlinearity(name: str) -> tuple[Nonlinearity, Nonlinearity, Scoring]:
-    """The nonlinearities and the score of that name."""
-    if name not in NONLINEARITIES:
-        raise unknown_name("nonlinearity", name, NONLINEARITIES)
-    return NONLINEARITIES[name]
-
-
-def choose_decoder(
+def build_decoder(
     name: str, classes: int, size: int, image_shape: tuple[int, int, int], hidden: tuple[int, int]
 ) -> Decoder | None:
-    """The decoder of that name for class capsules of this size; None for ``none``."""
+    """Build a decoder by name for class capsules of the given size; return None for ``none``."""
     if name not in DECODERS:
         raise unknown_name("decoder", name, DECODERS)
     if name == "none":

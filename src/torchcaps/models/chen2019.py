@@ -1,11 +1,10 @@
-"""G-CapsNets: capsule networks whose couplings are trained like any weight.
+"""G-CapsNets: capsule networks whose coupling coefficients are trained by backpropagation.
 
 Chen, Wang, Zhao, Crandall: Generalized Capsule Networks with Trainable Routing Procedure, 2019,
 https://arxiv.org/abs/1808.08692.
 
-Fully connected, convolutional and multi-layer, each for MNIST and for CIFAR-10, the paper's plain network for CIFAR-10,
-and the LeNet from which its black-box attack comes. The paper divides pixels by 256; here they are divided by 255, as
-everywhere in torchcaps.
+Fully connected, convolutional and multi-layer G-CapsNets for MNIST and CIFAR-10, the paper's CNN baseline for CIFAR-10,
+and the LeNet that is the source of its black-box attack. The paper divides pixels by 256, torchcaps by 255.
 """
 
 from __future__ import annotations
@@ -16,10 +15,19 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.layers import CapsuleLayer, CapsuleStack, Conv2d, ConvTransform, DenseTransform, MeanImage, VectorPrimary
-from torchcaps.layers.transforms import Transform
-from torchcaps.models.base import Model, Output, convolved
-from torchcaps.models.capsule_model import CapsuleModel, choose_decoder, choose_nonlinearity
+from torchcaps.layers import (
+    CapsuleLayer,
+    CapsuleStack,
+    Conv2d,
+    ConvTransform,
+    DenseTransform,
+    MeanImage,
+    PrimaryCapsules,
+)
+from torchcaps.layers.nonlinearity import NonlinearityRecord, nonlinearities
+from torchcaps.layers.transform import Transform
+from torchcaps.models.base import Model, Output, conv_output_size
+from torchcaps.models.capsule_model import CapsuleModel, build_decoder, length_score
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.models.sabour2017 import CapsNet
 from torchcaps.routing import create_routing
@@ -36,13 +44,15 @@ def g_capsnet_fc(
     class_size: int = 16,
     routing: str = "trainable",
     routing_options: dict[str, Any] | None = None,
+    nonlinearity: str = "exponential",
     decoder: str = "conditional",
     hidden: tuple[int, int] = (512, 1024),
     subtract_mean: bool = False,
 ) -> CapsuleModel:
-    """Fully connected: CapsNet with trained couplings and the exponential squash.
+    """Build the fully connected G-CapsNet: CapsNet with trained couplings and the exponential squash.
 
-    Parameters on MNIST: 6,815,744 without and 8,227,088 with the decoder; in the form for CIFAR-10, 2,674,176.
+    Parameters: 6,815,744 on MNIST, 8,227,088 with the decoder; 2,674,176 in the CIFAR-10 variant. The released
+    configuration has ``nonlinearity="relu-exponential"``.
     """
     model = CapsNet(
         image_shape,
@@ -52,7 +62,7 @@ def g_capsnet_fc(
         class_size=class_size,
         routing=routing,
         routing_options=routing_options,
-        nonlinearity="exponential",
+        nonlinearity=nonlinearity,
         decoder=decoder,
         hidden=hidden,
     )
@@ -62,16 +72,17 @@ def g_capsnet_fc(
 
 
 class GCapsNetConv(CapsuleModel):
-    """Convolutional: one kernel that covers the grid of primary capsules, poses seen as matrices.
+    """The convolutional G-CapsNet: matrix poses, and one kernel that covers the grid of primary capsules.
 
-    Parameters on MNIST: 5,525,504 without and 6,895,888 with the decoder; in the form for CIFAR-10, 2,674,176.
+    Parameters: 5,525,504 on MNIST, 6,895,888 with the decoder; 2,674,176 in the CIFAR-10 variant.
 
     Args:
-        filters: of the first convolution.
-        types: of primary capsules.
-        pose: rows and columns of a capsule; W has columns x columns numbers.
-        routing, routing_options, decoder, hidden: as in CapsNet.
-        subtract_mean: take the mean training image away first.
+        filters: output channels of the first convolution.
+        types: number of primary capsule types.
+        pose: rows and columns of a pose; W is columns x columns.
+        routing, routing_options, nonlinearity, decoder, hidden: as in CapsNet. The released configuration has
+            ``nonlinearity="relu-exponential"``.
+        subtract_mean: subtract the mean training image from the input.
     """
 
     def __init__(
@@ -84,37 +95,41 @@ class GCapsNetConv(CapsuleModel):
         pose: tuple[int, int] = (2, 4),
         routing: str = "trainable",
         routing_options: dict[str, Any] | None = None,
+        nonlinearity: str = "exponential",
         decoder: str = "conditional",
         hidden: tuple[int, int] = (512, 1024),
         subtract_mean: bool = False,
     ) -> None:
-        after_primary, after_routing, score = choose_nonlinearity("exponential")
-        grid, size = _square_grid(image_shape, (9, 1), (9, 2)), pose[0] * pose[1]
-        voting = ConvTransform((grid, grid), types, classes, child_pose=pose, parent_pose=pose, kernel=grid)
+        squashing = _bounded(nonlinearity)
+        grid, size = _grid(image_shape, (9, 1), (9, 2)), pose[0] * pose[1]
+        voting = ConvTransform(grid, types, classes, child_pose=pose, parent_pose=pose, kernel=grid)
         routed = create_routing(routing, voting.shape, **(routing_options or {}))
         super().__init__(
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 9), nn.ReLU()),
-            primary=VectorPrimary(filters, types, size, kernel=9, stride=2, nonlinearity=after_primary),
-            capsules=CapsuleStack(CapsuleLayer(voting, routed, after_routing)),
-            score=score,
-            decoder=choose_decoder(decoder, classes, size, image_shape, hidden),
+            primary=PrimaryCapsules(
+                filters, types, size, kernel=9, stride=2, nonlinearity=squashing.primary or squashing.function
+            ),
+            capsules=CapsuleStack(CapsuleLayer(voting, routed, squashing.function)),
+            score=length_score,
+            decoder=build_decoder(decoder, classes, size, image_shape, hidden),
             preprocess=MeanImage(image_shape) if subtract_mean else None,
         )
 
 
 class GCapsNetMulti(CapsuleModel):
-    """Multi-layer: two convolutional capsule layers and a fully connected one, all capsules of 8 numbers.
+    """The multi-layer G-CapsNet: two convolutional capsule layers and a fully connected one, all with 8-D poses.
 
-    751,008 parameters on CIFAR-10. The paper's table says 716K: it counts the first layer's couplings with a 3x3 kernel
-    although the layer has a 4x4 one, and the last layer's couplings once per number instead of once per capsule.
+    751,008 parameters on CIFAR-10. The paper's table says 716K: it counts the first layer's couplings for a 3x3 kernel
+    although the kernel is 4x4, and the last layer's couplings per pose element instead of per capsule.
 
     Args:
-        filters: of the first convolution.
-        types: of primary capsules and of the two convolutional capsule layers.
-        routing, routing_options: of all three layers.
-        subtract_mean: take the mean training image away first.
+        filters: output channels of the first convolution.
+        types: capsule types of the primary and the two convolutional capsule layers.
+        routing, routing_options, nonlinearity: of all three capsule layers. The released configuration has
+            ``nonlinearity="exponential-relu"``.
+        subtract_mean: subtract the mean training image from the input.
     """
 
     def __init__(
@@ -126,36 +141,44 @@ class GCapsNetMulti(CapsuleModel):
         types: tuple[int, int, int] = (16, 8, 16),
         routing: str = "trainable",
         routing_options: dict[str, Any] | None = None,
+        nonlinearity: str = "exponential",
         subtract_mean: bool = True,
     ) -> None:
-        after_primary, after_routing, score = choose_nonlinearity("exponential")
+        squashing = _bounded(nonlinearity)
         windows = (7, 1), (7, 2), (4, 1), (3, 2)
-        first, second, third = (_square_grid(image_shape, *windows[:depth]) for depth in (2, 3, 4))
+        first, second, third = (_grid(image_shape, *windows[:depth]) for depth in (2, 3, 4))
         vector, matrix = (1, 8), (4, 2)
-        transforms: list[Transform] = [
-            ConvTransform((first, first), types[0], types[1], child_pose=vector, parent_pose=vector, kernel=4),
-            ConvTransform(
-                (second, second), types[1], types[2], child_pose=matrix, parent_pose=matrix, kernel=3, stride=2
-            ),
-            DenseTransform(third**2 * types[2], classes, 8, 8),
+        votings: list[Transform] = [
+            ConvTransform(first, types[0], types[1], child_pose=vector, parent_pose=vector, kernel=4),
+            ConvTransform(second, types[1], types[2], child_pose=matrix, parent_pose=matrix, kernel=3, stride=2),
+            DenseTransform(third[0] * third[1] * types[2], classes, 8, 8),
         ]
         layers = [
-            CapsuleLayer(voting, create_routing(routing, voting.shape, **(routing_options or {})), after_routing)
-            for voting in transforms
+            CapsuleLayer(voting, create_routing(routing, voting.shape, **(routing_options or {})), squashing.function)
+            for voting in votings
         ]
         super().__init__(
             image_shape,
             classes,
             features=nn.Sequential(Conv2d(image_shape[0], filters, 7), nn.ReLU()),
-            primary=VectorPrimary(filters, types[0], 8, kernel=7, stride=2, nonlinearity=after_primary),
+            primary=PrimaryCapsules(
+                filters, types[0], 8, kernel=7, stride=2, nonlinearity=squashing.primary or squashing.function
+            ),
             capsules=CapsuleStack(*layers),
-            score=score,
+            score=length_score,
             preprocess=MeanImage(image_shape) if subtract_mean else None,
         )
 
 
 class ConvNetChen2019(Model):
-    """The plain network for CIFAR-10: G-CapsNet's convolutions, two fully connected layers, 9,737,226 parameters."""
+    """CNN baseline for CIFAR-10: G-CapsNet's convolutions and two linear layers, 9,737,226 parameters.
+
+    Args:
+        filters: output channels of both convolutions.
+        hidden: units of the hidden layer.
+        dropout: probability to drop a hidden unit in training, 0.5 in the released configuration.
+        subtract_mean: subtract the mean training image from the input; the released configuration does not.
+    """
 
     def __init__(
         self,
@@ -164,9 +187,10 @@ class ConvNetChen2019(Model):
         *,
         filters: tuple[int, int] = (64, 256),
         hidden: int = 512,
+        dropout: float = 0.0,
         subtract_mean: bool = True,
     ) -> None:
-        height, width = (convolved(side, (9, 1), (9, 2)) for side in image_shape[1:])
+        height, width = (conv_output_size(side, (9, 1), (9, 2)) for side in image_shape[1:])
         super().__init__(image_shape, classes, preprocess=MeanImage(image_shape) if subtract_mean else None)
         self.layers = nn.Sequential(
             Conv2d(image_shape[0], filters[0], 9),
@@ -175,7 +199,7 @@ class ConvNetChen2019(Model):
             nn.ReLU(),
             nn.Flatten(),
             nn.Linear(filters[1] * height * width, hidden),
-            nn.ReLU(),
+            nn.Sequential(nn.ReLU(), nn.Dropout(dropout)),  # one entry: saved weights are numbered by entry
             nn.Linear(hidden, classes),
         )
 
@@ -185,12 +209,12 @@ class ConvNetChen2019(Model):
 
 
 class LeNet(Model):
-    """LeNet as the paper's framework ships it: two convolutions with pooling, 500 hidden units, 431,080 parameters."""
+    """LeNet of the authors' framework: two convolutions with pooling, 500 hidden units, 431,080 parameters."""
 
     def __init__(
         self, image_shape: ImageShape, classes: int, *, filters: tuple[int, int] = (20, 50), hidden: int = 500
     ) -> None:
-        height, width = (convolved(side, (5, 1), (2, 2), (5, 1), (2, 2)) for side in image_shape[1:])
+        height, width = (conv_output_size(side, (5, 1), (2, 2), (5, 1), (2, 2)) for side in image_shape[1:])
         super().__init__(image_shape, classes)
         self.layers = nn.Sequential(
             Conv2d(image_shape[0], filters[0], 5),
@@ -208,11 +232,17 @@ class LeNet(Model):
         return Output(logits.softmax(1), logits)
 
 
-def _square_grid(image_shape: ImageShape, *windows: tuple[int, int]) -> int:
-    height, width = (convolved(side, *windows) for side in image_shape[1:])
-    if height != width:
-        raise TorchcapsError(f"this G-CapsNet needs square images, got {image_shape[1]}x{image_shape[2]} pixels")
-    return height
+def _grid(image_shape: ImageShape, *windows: tuple[int, int]) -> tuple[int, int]:
+    height, width = (conv_output_size(side, *windows) for side in image_shape[1:])
+    return height, width
+
+
+def _bounded(name: str) -> NonlinearityRecord:
+    """Return the nonlinearity of that name, whose lengths must be scores."""
+    record = nonlinearities.get(name)
+    if not record.bounded:
+        raise TorchcapsError(f"this G-CapsNet needs a nonlinearity with lengths below 1, got '{name}': use 'squash'")
+    return record
 
 
 _SCHEDULE = "inverse:0.0001:0.75"
@@ -259,7 +289,8 @@ _add(
     "two convolutions, two fully connected layers",
     ConvNetChen2019,
     _PLAIN,
-    {"filters": (32, 64), "hidden": 256},
+    {"filters": (64, 64)},  # the convolutions of the laptop G-CapsNets; 512 hidden units keep the ratio of parameters
+    earlier_laptop=({"filters": (32, 64), "hidden": 256},),
     image=(3, 32, 32),
     capsules=False,
 )

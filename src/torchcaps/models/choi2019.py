@@ -1,4 +1,4 @@
-r"""AR CapsNet: attention routing between capsule types, place by place.
+r"""AR CapsNet: convolutional capsule layers with attention routing.
 
 Choi, Seo, Im, Kang: Attention Routing Between Capsules, 2019, https://arxiv.org/abs/1907.01750.
 
@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import log_odds, safe_norm
+from torchcaps.kernels.dropout import dropout
 from torchcaps.layers import (
     AffineTanh,
     CapsuleLayer,
@@ -22,29 +22,29 @@ from torchcaps.layers import (
     CapsuleStack,
     ChannelConvTransform,
     Conv2d,
-    VectorPrimary,
+    PrimaryCapsules,
 )
-from torchcaps.models.capsule_model import CapsuleModel, choose_decoder
+from torchcaps.models.capsule_model import CapsuleModel, build_decoder
 from torchcaps.models.registry import ModelRecord, Recipe, models
 from torchcaps.routing import create_routing
 
-MOST_LAYERS = 100  # settings may come from anybody's file, and a billion layers would never be built
+MOST_LAYERS = 100  # settings may come from an untrusted file
 
 
 class ARCapsNet(CapsuleModel):
-    """Convolutional capsule layers with attention routing and no iteration.
+    """A capsule network with attention routing, which needs no iterations, and residual connections.
 
     Parameters with the decoder: MNIST (32-D, 1 layer) 5,312,528; affNIST at 40 pixels (16-D, 1 layer) 3,500,832;
     CIFAR-10 with four layers 3,996,384 (16-D) and 9,566,336 (32-D).
 
     Args:
-        filters: of the two convolutions before the capsules.
-        types: of primary capsules and of every convolutional capsule layer.
-        primary_size: numbers in a primary capsule.
-        capsule_size: numbers in every capsule above.
-        layers: of convolutional capsules between primary and class capsules. The first has stride 2, the next ones
-            stride 1 and a residual connection.
-        dropout: share of the numbers dropped from the capsules that enter a capsule layer.
+        filters: output channels of the two convolutions.
+        types: capsule types of the primary and of every convolutional capsule layer.
+        primary_size: size of a primary capsule's pose.
+        capsule_size: size of the pose in all higher layers.
+        layers: number of convolutional capsule layers between primary and class capsules. The first has stride 2, the
+            others stride 1 and a residual connection.
+        dropout: dropout probability of the input of each capsule layer.
         routing, routing_options, decoder, hidden: as in CapsNet.
     """
 
@@ -68,20 +68,18 @@ class ARCapsNet(CapsuleModel):
             raise TorchcapsError(f"ar-capsnet takes layers >= 0 and 0 <= dropout < 1, got {layers} and {dropout}")
         if layers > MOST_LAYERS:
             raise TorchcapsError(f"ar-capsnet takes at most {MOST_LAYERS} layers, got {layers}")
-        if image_shape[1] != image_shape[2]:
-            raise TorchcapsError(f"ar-capsnet needs square images, got {image_shape[1]}x{image_shape[2]} pixels")
-        side, below, stack = (image_shape[1] + 1) // 2, primary_size, []
+        grid, below, stack = ((image_shape[1] + 1) // 2, (image_shape[2] + 1) // 2), primary_size, []
         for index in range(layers + 1):
             if index < layers:
                 stride = 2 if index == 0 else 1
                 voting = ChannelConvTransform(
-                    (side, side), types, types, below, capsule_size, kernel=3, stride=stride, padding=1
+                    grid, types, types, below, capsule_size, kernel=3, stride=stride, padding=1
                 )
             else:
-                voting = ChannelConvTransform((side, side), types, classes, below, capsule_size, kernel=side)
+                voting = ChannelConvTransform(grid, types, classes, below, capsule_size, kernel=grid)
             routed = create_routing(routing, voting.shape, **(routing_options or {}))
             stack.append(CapsuleLayer(voting, routed, AffineTanh(voting.shape.parents, capsule_size)))
-            side, below = voting.grid[0], capsule_size
+            grid, below = voting.grid, capsule_size
         super().__init__(
             image_shape,
             classes,
@@ -93,7 +91,7 @@ class ARCapsNet(CapsuleModel):
                 nn.BatchNorm2d(filters),
                 nn.ReLU(),
             ),
-            primary=VectorPrimary(
+            primary=PrimaryCapsules(
                 filters,
                 types,
                 primary_size,
@@ -103,33 +101,33 @@ class ARCapsNet(CapsuleModel):
                 nonlinearity=nn.Sequential(nn.ReLU(), AffineTanh(types, primary_size)),
             ),
             capsules=ResidualStack(*stack, dropout=dropout),
-            score=normalised_length,
-            decoder=choose_decoder(decoder, classes, capsule_size, image_shape, hidden),
+            score=normalized_length_score,
+            decoder=build_decoder(decoder, classes, capsule_size, image_shape, hidden),
         )
 
 
 class ResidualStack(CapsuleStack):
-    """Capsule layers with dropout before each and a residual connection wherever shapes agree."""
+    """Capsule layers with dropout before each layer, and a residual connection if input and output have one shape."""
 
     def __init__(self, *layers: CapsuleLayer, dropout: float) -> None:
         super().__init__(*layers)
         if self.alternating:
             raise TorchcapsError(
-                "ar-capsnet has dropout and residual connections between its capsule layers, through which a routing "
-                "that learns outside backpropagation cannot climb: choose another routing"
+                "ar-capsnet does not support routings that learn outside backpropagation, because of the dropout and "
+                "residual connections between its capsule layers: choose another routing"
             )
         self.dropout = dropout
 
     def forward(self, capsules: Capsules) -> tuple[Capsules, Tensor | None]:
         for layer in self:
-            routed = layer(Capsules(F.dropout(capsules.pose, self.dropout, self.training)))
+            routed = layer(Capsules(dropout(capsules.pose, self.dropout, self.training)))
             agree = routed.pose.shape == capsules.pose.shape
             capsules = Capsules(routed.pose + capsules.pose) if agree else routed
         return capsules, None
 
 
-def normalised_length(pose: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and logits of capsules whose numbers lie in (-1, 1): the length over the greatest possible one."""
+def normalized_length_score(pose: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and logits of capsules with elements in (-1, 1): the length divided by the maximum length."""
     scores = safe_norm(pose) / pose.shape[2] ** 0.5
     return scores, log_odds(scores)
 

@@ -1,9 +1,9 @@
-"""CapsNet with couplings that climb toward the true class.
+"""CapsNet with discriminative routing.
 
 Yang, Li, Yu: Routing Towards Discriminative Power of Class Capsules, 2021, https://arxiv.org/abs/2103.04278.
 
-The network is the CapsNet of sabour2017 with discriminative routing. For CIFAR-10 it has 64 primary types, a leaky
-rectifier and no decoder. The "/FC" columns of the paper's table are ``decoder="none"``, with a batch of 32 on MNIST.
+For CIFAR-10 the network has 64 primary capsule types, leaky ReLU and no decoder. For the "/FC" columns of the paper's
+table use ``decoder="none"``, and a batch size of 32 on MNIST.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Ready weights: small networks trained here, shipped with the package, each with a card that says where it is from."""
+"""Pretrained weights: small networks that ship with the package, each with a card that says how it was trained."""
 
-from torchcaps.pretrained.cards import Card, find_card, list_pretrained
-from torchcaps.pretrained.create import create_model
-from torchcaps.pretrained.samples import Samples, load_samples
+from torchcaps.pretrained.loading import Card, Samples, find_card, list_pretrained, load_pretrained, load_samples
 
-__all__ = ["Card", "Samples", "create_model", "find_card", "list_pretrained", "load_samples"]
+__all__ = ["Card", "Samples", "find_card", "list_pretrained", "load_pretrained", "load_samples"]

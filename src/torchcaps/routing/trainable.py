@@ -1,12 +1,12 @@
-r"""Trainable routing: the couplings are ordinary parameters, learned with all others.
+r"""Trainable routing: the couplings are parameters, trained by backpropagation.
 
 Chen, Wang, Zhao, Crandall: Generalized Capsule Networks with Trainable Routing Procedure, 2019,
 https://arxiv.org/abs/1808.08692, section 3.1.
 
 .. math:: v_j = \sum_i c_{ij} \hat u_{j|i}
 
-The c of every pair of a child slot and a parent, at every position, may have any sign and any sum. One pass, no
-iteration, and nothing depends on the image.
+There is one c per child slot and parent at every position, without constraints on sign or sum. Routing is not iterative
+and does not depend on the image.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, Ro
 
 
 class TrainableRouting(Routing):
-    """Learned couplings (P, I, J), one per pair and position.
+    """Learned couplings (P, I, J), one per position, child slot and parent.
 
     >>> layer = LayerShape(positions=1, children=1152, parents=10, size=16)
     >>> sum(parameter.numel() for parameter in TrainableRouting(layer).parameters())
@@ -40,11 +40,10 @@ class TrainableRouting(Routing):
         *,
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
-        trace: bool,
     ) -> Routed:
         couplings = self.couplings.to(votes.dtype)
         pose = commonly_weighted_votes(couplings, votes)
-        return Routed(pose, couplings=[couplings.expand(len(votes), -1, -1, -1)] if trace else [])
+        return Routed(pose, couplings=[couplings.expand(votes.shape[0], -1, -1, -1)])
 
 
 routings.add(

@@ -1,36 +1,47 @@
-"""Training: settings, the loop, checkpoints and the folder of a run."""
+"""Training: config, loop, checkpoints, metrics and the run directory."""
 
-from torchcaps.train.begin import begin_run, is_first, move_run
 from torchcaps.train.callbacks import Callback
 from torchcaps.train.config import RunConfig, read_settings, resolve
-from torchcaps.train.interrupt import Interrupted
-from torchcaps.train.load import load
-from torchcaps.train.loop import fit
-from torchcaps.train.metrics import Line, read_lines, validation_lines
-from torchcaps.train.run_folder import RunFolder, fresh_path, is_free, new_run, open_run
-from torchcaps.train.sets import training_sets
-from torchcaps.train.validate import Measured, measure
+from torchcaps.train.fit import FitResult, fit
+from torchcaps.train.loop import fit_run
+from torchcaps.train.metrics import MetricRow, read_metrics, read_validation_metrics
+from torchcaps.train.objective import AccuracyResult, evaluate_accuracy
+from torchcaps.train.processes import Interrupted
+from torchcaps.train.run_folder import (
+    RunFolder,
+    change_settings,
+    is_free,
+    is_main_process,
+    load,
+    move_images,
+    new_run,
+    new_run_path,
+    open_run,
+)
+from torchcaps.train.splits import training_splits
 
 __all__ = [
+    "AccuracyResult",
     "Callback",
+    "FitResult",
     "Interrupted",
-    "Line",
-    "Measured",
+    "MetricRow",
     "RunConfig",
     "RunFolder",
-    "begin_run",
+    "change_settings",
+    "evaluate_accuracy",
     "fit",
-    "fresh_path",
-    "is_first",
+    "fit_run",
     "is_free",
+    "is_main_process",
     "load",
-    "measure",
-    "move_run",
+    "move_images",
     "new_run",
+    "new_run_path",
     "open_run",
-    "read_lines",
+    "read_metrics",
     "read_settings",
+    "read_validation_metrics",
     "resolve",
-    "training_sets",
-    "validation_lines",
+    "training_splits",
 ]

@@ -1,12 +1,14 @@
-"""Where and how precisely a run computes."""
+"""Device, precision and strategy of a run, and the conditions that the last bits of its weights depend on."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,11 +16,11 @@ from torch import nn
 
 from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.choice import kernel_choice
+from torchcaps.kernels.dispatch import kernel_choice
 from torchcaps.train.config import RunConfig
-from torchcaps.train.world import World, find_world
+from torchcaps.train.distributed import World, find_world
 
-if TYPE_CHECKING:  # takes as long to import as torch does, and only a training needs it
+if TYPE_CHECKING:  # lightning_fabric takes as long to import as torch, and only training needs it
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.strategy import Strategy
     from torch.distributed.device_mesh import DeviceMesh
@@ -27,10 +29,10 @@ log = logging.getLogger(__name__)
 
 
 def make_fabric(config: RunConfig) -> Fabric:
-    """Device and precision by the settings; "auto" takes the fastest device that is there.
+    """Create the Fabric of a config; the device "auto" is the fastest one available.
 
-    "auto" precision is float32, but on CUDA devices that have it bfloat16 around the routing: routing itself
-    always computes in float32 or better. Where there are several processes, this one joins the others.
+    The precision "auto" is float32, or bfloat16 mixed precision on CUDA devices that support it. Routing always
+    computes in float32 or better. If there are several processes, this one joins them.
     """
     from lightning_fabric import Fabric
 
@@ -43,9 +45,11 @@ def make_fabric(config: RunConfig) -> Fabric:
         check_bfloat16()
     world = find_world(config)
     if world.processes > 1 and ":" in device:
-        raise TorchcapsError(f"device '{device}' is one, but {world.processes} processes need one each: write '{kind}'")
+        raise TorchcapsError(
+            f"device '{device}' is a single device, but {world.processes} processes need one each: use '{kind}'"
+        )
     devices = [int(device.partition(":")[2])] if ":" in device else world.devices
-    # Where Slurm is installed but not used, nobody needs to be told so at every training.
+    # Fabric warns at every training if Slurm is installed but not used.
     warnings.filterwarnings("ignore", message="The `srun` command is available")
     try:
         if world.processes == 1:
@@ -55,7 +59,7 @@ def make_fabric(config: RunConfig) -> Fabric:
             accelerator=kind, devices=devices, num_nodes=world.nodes, strategy=strategy, precision=precision
         )
         fabric.launch()
-    except Exception as error:  # Fabric raises its own types for devices that are not there
+    except Exception as error:  # Fabric raises various types for unavailable devices
         raise TorchcapsError(
             f"device '{config.device}' cannot be used: {error}. One of: auto, cpu, cuda, mps"
         ) from error
@@ -63,45 +67,45 @@ def make_fabric(config: RunConfig) -> Fabric:
 
 
 def choose_strategy(name: str, world: World) -> Strategy:
-    """How processes share a batch: all weights in each (ddp), or a part of every weight in each (fsdp)."""
+    """Return the strategy: each process holds all weights (ddp) or a shard of them (fsdp)."""
     from lightning_fabric.strategies.ddp import DDPStrategy
     from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 
     if name == "ddp":
-        # A decoder whose loss has no weight gets no gradient, and must not be waited for.
+        # A decoder whose loss has weight 0 gets no gradients.
         return DDPStrategy(find_unused_parameters=True)
-    # Compiled loops hold on to the memory of a weight, which is to be given back after every step.
+    # Compiled loops keep references to the weights, which FSDP frees after every step.
     os.environ["TORCHCAPS_KERNELS"] = "plain"
-    warnings.filterwarnings("ignore", message="FSDP2-wrapped module")  # nobody changes what the model returns
-    return ModelParallelStrategy(spread, data_parallel_size=world.processes, tensor_parallel_size=1)
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module")  # the output of the model is not modified
+    return ModelParallelStrategy(shard_module, data_parallel_size=world.processes, tensor_parallel_size=1)
 
 
-def spread(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """Spread the weights of a module over the processes."""
+def shard_module(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """Shard the weights of a module over the processes."""
     from torch.distributed.fsdp import fully_shard
 
-    for parameter in module.parameters():  # fully_shard takes no other order in memory
+    for parameter in module.parameters():  # fully_shard takes contiguous parameters only
         parameter.data = parameter.data.contiguous()
     fully_shard(module, mesh=mesh["data_parallel"])
     return module
 
 
 def check_bfloat16() -> None:
-    """Try bfloat16 matrix products in a process of their own.
+    """Try a bfloat16 matrix product in a subprocess.
 
-    Some virtual machines claim matrix instructions (AMX) that they do not carry out: the process would die with
-    "illegal instruction" in the middle of a run.
+    Some virtual machines report matrix instructions (AMX) that they do not support: the training process would be
+    killed by an illegal instruction.
     """
     trial = "import torch; x = torch.ones(64, 16, 8).bfloat16(); torch.bmm(x, x.transpose(1, 2))"
     if subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False).returncode:
         raise TorchcapsError(
-            "this machine claims bfloat16 matrix instructions but does not carry them out: use --precision 32-true, "
+            "this machine reports bfloat16 matrix instructions but does not support them: use --precision 32-true, "
             "or set the environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
         )
 
 
-def describe_conditions(processes: int) -> dict[str, Any]:
-    """What the last bits of a run's weights depend on, besides its settings."""
+def training_conditions(processes: int) -> dict[str, Any]:
+    """Describe what the last bits of the weights depend on, besides the config."""
     return {
         "threads": torch.get_num_threads(),
         "processes": processes,
@@ -111,19 +115,39 @@ def describe_conditions(processes: int) -> dict[str, Any]:
     }
 
 
-def tell_conditions(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Warn if a run goes on under other conditions than before; a run of an earlier version has recorded none."""
+def warn_changed_conditions(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Warn if a resumed run has other conditions than before; runs of earlier versions recorded none."""
     changed = [
         f"{name} {before[name]} before, {now[name]} now" for name in now if before.get(name, now[name]) != now[name]
     ]
     if changed:
         log.warning(
-            "the weights will differ in their last bits from those of an undisturbed run: %s", "; ".join(changed)
+            "the weights will differ in the last bits from those of an uninterrupted run: %s", "; ".join(changed)
         )
 
 
 def fastest_device() -> str:
-    """The best device of this machine."""
+    """Return the fastest device of this machine."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def denormals_flushed() -> bool:
+    """Whether this thread flushes denormals to zero."""
+    return bool((torch.tensor([1e-39]) * 1.0).item() == 0.0)
+
+
+@contextlib.contextmanager
+def flush_denormals() -> Iterator[None]:
+    """Flush denormals to zero while a block runs, if the processor supports it.
+
+    When capsules collapse, as with many iterations of EM routing, most assignments become denormal, and arithmetic
+    with denormals is many times slower.
+    """
+    before = denormals_flushed()
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)

@@ -1,7 +1,8 @@
-"""The folder of a run: everything needed to go on with it, and to use its model without the rest."""
+"""The run directory: everything needed to resume a run, and to use its model without the rest."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import shutil
@@ -9,89 +10,32 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import TypeAdapter, ValidationError
+from torch import distributed
 
+from torchcaps.data.datasets.image_folder import own_folder, relocated
 from torchcaps.environment import describe_environment
 from torchcaps.errors import TorchcapsError
 from torchcaps.files import file_lock, file_name, read_json, write_json, write_text
-from torchcaps.kernels.measured import FORMS
-from torchcaps.train.config import RunConfig, check, read_settings
-from torchcaps.train.sets import Fingerprint, dataset_changes, dataset_fingerprint
+from torchcaps.kernels.autotune import FORMS
+from torchcaps.models import Model
+from torchcaps.plugins import describe_plugins, missing_plugins
+from torchcaps.train.checkpoint import load_weights
+from torchcaps.train.config import RunConfig, read_settings, validate_config
+from torchcaps.train.device import make_fabric
+from torchcaps.train.distributed import DistributedContext, find_world
+from torchcaps.train.records import EnvironmentRecord, RunResult, read_record
+from torchcaps.train.splits import Fingerprint, dataset_changes, dataset_fingerprint
 
 log = logging.getLogger(__name__)
-
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0, le=1e12)]
-
-
-class Recorded(BaseModel):
-    """A JSON file of a run directory, or a part of one. What is known has a type; anything else is left alone."""
-
-    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, protected_namespaces=())
-
-
-class Environment(Recorded):
-    """What ``describe_environment`` writes, as far as it is read again."""
-
-    command: str
-    commit: str | None
-    versions: dict[str, str | None]
-    processor: str
-    cores: Count | None
-    threads: Count
-
-
-class RunResult(Recorded):
-    """What ``evaluate_run`` writes. A value may be missing, because earlier versions wrote fewer."""
-
-    model: str = ""
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    parameters: Count = 0
-    selection_split: str = ""
-    validation_accuracy: Share = 0
-    stop_at_accuracy: Share | None = None
-    reached: bool | None = None
-    test_accuracy: Share = 0
-    test_images: Count = 0
-    training_seconds: Amount = 0
-    images_per_second: Annotated[float, Field(gt=0, le=1e12)] = 1
-    confusion: list[list[Count]] | None = Field(default=None, min_length=2)
-    environment: Environment | None = None
-
-    @model_validator(mode="after")
-    def check_confusion(self) -> Self:
-        given = self.model_fields_set
-        if any(name in given and getattr(self, name) is None for name in ("confusion", "environment")):
-            raise ValueError("confusion and environment must not be null")
-        if any(len(row) != len(self.confusion or []) for row in self.confusion or []):
-            raise ValueError("the confusion matrix must be square")
-        return self
-
-
-R = TypeVar("R", bound=Recorded)
-
-
-def read_recorded(kind: type[R], path: Path) -> dict[str, Any]:
-    """The values of a JSON file that somebody else may have written, or one sentence that says what is wrong."""
-    values = read_json(path)
-    try:
-        kind.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])[:100] or "the file"
-        raise TorchcapsError(
-            f"{path} cannot be used: {where}: {first['msg'][:200]}. Remove it to do without"
-        ) from error
-    return values  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Paths inside a run's folder."""
+    """A run directory: the paths in it, and what they hold."""
 
     path: Path
 
@@ -113,20 +57,26 @@ class RunFolder:
 
     @property
     def last(self) -> Path:
-        """Where the run stands: weights, optimiser and counters in one file."""
+        """The last checkpoint: weights, optimizer state and counters in one file."""
         return self.path / "checkpoints" / "last.safetensors"
 
     @property
     def best(self) -> Path:
-        """The weights that were best on the validation images."""
-        return self.path / "checkpoints" / "best.safetensors"
+        """The weights with the best validation accuracy; those of a shipped network are in ``weights.safetensors``."""
+        shipped = self.path / "weights.safetensors"
+        return shipped if shipped.is_file() else self.path / "checkpoints" / "best.safetensors"
+
+    @property
+    def initial(self) -> Path:
+        """The weights that a run starts with, if it continues from another network."""
+        return self.path / "checkpoints" / "initial.safetensors"
 
     @property
     def result_file(self) -> Path:
         return self.path / "result.json"
 
     def output(self, name: str) -> Path:
-        """Return the path of a file or folder in the run to write to; refuse one that a link leads somewhere else.
+        """Return the path of a file or directory to write to; raise an error if a link leads out of the run directory.
 
         A link in place of a file is allowed, because files are replaced and never written through a link.
         """
@@ -137,21 +87,21 @@ class RunFolder:
         except (OSError, RuntimeError):  # links in a circle
             inside = False
         if not inside:
-            raise TorchcapsError(f"{target} leads out of the run's folder: replace the link by a folder of its own")
+            raise TorchcapsError(f"{target} leads out of the run directory: replace the link with a directory")
         return target
 
     def check_inside(self) -> None:
-        """Refuse a run, perhaps a stranger's, whose training would be written somewhere else."""
+        """Raise an error if training would write outside the run directory, which may be untrusted."""
         for name in ("checkpoints", "tensorboard"):
             self.output(name)
 
     def config(self) -> RunConfig:
-        """The settings, checked again: the file may have been changed by hand."""
-        return check(read_settings(self.config_file))
+        """Read the config and validate it: the file may have been edited."""
+        return validate_config(read_settings(self.config_file))
 
     def result(self, *needed: str) -> dict[str, Any]:
-        """The values of the result file, checked: these are there, and all that are there have the right type."""
-        values = read_recorded(RunResult, self.result_file)
+        """Read the result file and validate it; the ``needed`` fields must be there."""
+        values = read_record(RunResult, self.result_file)
         missing = [name for name in needed if name not in values]
         if missing:
             raise TorchcapsError(f"{self.result_file} has no {missing[0]}: run 'torchcaps evaluate {self.path}' again")
@@ -164,48 +114,68 @@ class RunFolder:
         return values
 
     def environment(self) -> dict[str, Any]:
-        """What the run was made with; nothing if that was not recorded."""
-        path = self.path / "environment.json"
-        return read_recorded(Environment, path) if path.is_file() else {}
+        """Read the environment that the run was trained in; empty if it was not recorded."""
+        return read_record(EnvironmentRecord, self.environment_file) if self.environment_file.is_file() else {}
 
     def write_config(self, config: RunConfig) -> None:
-        """Write the settings, whole or not at all."""
+        """Write the config atomically."""
         write_text(self.config_file, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def locked(self) -> AbstractContextManager[None]:
-        """Let nobody else train the run or change its settings while a block runs."""
+        """Return a lock that keeps other processes from training the run or changing its config."""
         return file_lock(self.path / ".lock", f"{self.path} is being trained by another process")
 
-    def check_dataset(self) -> None:
-        """Refuse a dataset that is not the one that the run was trained on.
+    def check_dataset(self, now: Fingerprint | None = None) -> None:
+        """Raise an error if the dataset has changed since the run was created.
 
-        Other pixels in the same files are a warning: another version of an image decoder gives other pixels too. A run
-        of an earlier version has no fingerprint; its classes are in its settings.
+        Changed pixels in the same files are only a warning, because another version of an image decoder changes them
+        too. A run of an earlier version has no fingerprint, but its config has the classes.
+
+        Args:
+            now: the fingerprint of the images as they are; None: that of the dataset in the config.
         """
         config = self.config()
+        if now is None:
+            config.check_registered()
+            self._check_folder(config)
         before = Fingerprint(config.class_names)
         if self.dataset_file.exists():
             try:
                 before = TypeAdapter(Fingerprint).validate_python(read_json(self.dataset_file))
             except ValidationError as error:
                 raise TorchcapsError(
-                    f"{self.dataset_file} is not what torchcaps wrote: restore it, or remove it to do without"
+                    f"{self.dataset_file} was not written by torchcaps: restore it, or remove it to continue without it"
                 ) from error
-        now = dataset_fingerprint(config.data)
+        now = now or dataset_fingerprint(config.data)
         if changes := dataset_changes(before, now):
             raise TorchcapsError(
-                f"{config.data} is not as it was when the run in {self.path} began: {changes}. Restore it, or train a "
-                "new run"
+                f"{config.data} has changed since the run in {self.path} was created: {changes}. Restore it, or "
+                "train a new run"
             )
         if before.digests.get("pictures", "") != now.digests.get("pictures", "") and before.digests:
             log.warning(
-                "%s: the pixels of its pictures are not those that it was trained on. Files were edited, or are "
-                "decoded by another version of Pillow",
+                "%s: the pixels of its images have changed. Files were edited, or the version of Pillow has changed",
                 self.path,
             )
 
+    def _check_folder(self, config: RunConfig) -> None:
+        """Raise an error if the user's own images are no longer where they were when the run was created."""
+        folder = own_folder(config.data)
+        if folder is not None and not folder.exists():
+            raise TorchcapsError(
+                f"{folder} does not exist. The run in {self.path} was trained on the images there, as its config.yaml "
+                "says: if they were moved, give their new place with --images FOLDER"
+            )
+
+    def plugins(self) -> Any:
+        """Return the record of the plugins that the run was created with; None if there are none."""
+        try:
+            return read_json(self.environment_file).get("plugins")
+        except (TorchcapsError, AttributeError):
+            return None
+
     def training_record(self) -> dict[str, Any]:
-        """What ``write_training_record`` wrote; empty if nothing can be read."""
+        """Read what ``write_training_record`` wrote; empty if it cannot be read."""
         try:
             found = read_json(self.environment_file)["training"]
         except (TorchcapsError, KeyError, TypeError):
@@ -213,13 +183,13 @@ class RunFolder:
         return found if isinstance(found, dict) else {}
 
     def convolution_forms(self) -> dict[str, str]:
-        """The form that each convolution takes in training, as far as it was recorded."""
+        """Return the recorded form of each convolution, see ``torchcaps.kernels.autotune``."""
         found = self.training_record().get("convolutions")
         pairs = found.items() if isinstance(found, dict) else ()
         return {name: form for name, form in pairs if form in FORMS}
 
     def write_training_record(self, record: dict[str, Any]) -> None:
-        """Keep in environment.json what the bits of the weights depend on: threads, processor, forms."""
+        """Record in environment.json what the last bits of the weights depend on: threads, processor, kernels."""
         try:
             environment = read_json(self.environment_file)
         except TorchcapsError:
@@ -228,14 +198,34 @@ class RunFolder:
         write_json(self.environment_file, kept | {"training": record})
 
 
-def new_run(config: RunConfig, path: Path) -> RunFolder:
-    """Make the folder of a run that is about to begin."""
-    run = RunFolder(path)
-    existed = path.exists()
+def new_run(config: RunConfig, path: Path, fingerprint: Fingerprint | None = None) -> RunFolder:
+    """Create a run directory; there must be nothing at ``path``, or an empty directory.
+
+    Of several processes started by torchrun or Slurm, the main one creates it. ``fingerprint`` describes images that
+    were given from Python; None: those of the dataset in the config.
+    """
+    fingerprint = fingerprint or dataset_fingerprint(config.data)
+    if not find_world(config).started:
+        return _write_run(config, path, fingerprint)
+    context = DistributedContext(make_fabric(config))
+    with context.watched(path):
+        path = Path(context.fabric.broadcast(str(path)))  # which contains the time, so the processes may differ
+        if context.is_main:
+            _write_run(config, path, fingerprint)
+        context.barrier()
+    return RunFolder(path)
+
+
+def _write_run(config: RunConfig, path: Path, fingerprint: Fingerprint) -> RunFolder:
+    run, existed = RunFolder(path), path.exists()
+    if not is_free(path):
+        resume = f", or resume the run with --resume {path}" if run.config_file.is_file() else ""
+        raise TorchcapsError(f"{path} is not empty: choose another directory{resume}")
     try:
-        write_json(run.environment_file, describe_environment())
-        write_json(run.dataset_file, asdict(dataset_fingerprint(config.data)))
-        # The settings come last: a folder that has them is a run.
+        plugins = describe_plugins()
+        write_json(run.environment_file, describe_environment() | ({"plugins": plugins} if plugins else {}))
+        write_json(run.dataset_file, asdict(fingerprint))
+        # The config comes last: a directory that has one is a run.
         run.write_config(config)
     except TorchcapsError:
         if not existed:
@@ -245,16 +235,18 @@ def new_run(config: RunConfig, path: Path) -> RunFolder:
 
 
 def open_run(path: Path) -> RunFolder:
-    """The run in an existing folder, or one sentence that says why it is none."""
+    """Open an existing run directory; the error says in one sentence why it is none."""
     run = RunFolder(path)
     if not run.config_file.is_file():
-        reason = "has no config.yaml" if path.is_dir() else "is not a folder"
-        raise TorchcapsError(f"{path} {reason}, so it is not a run. A run is made by 'torchcaps train'")
+        reason = "has no config.yaml" if path.is_dir() else "is not a directory"
+        raise TorchcapsError(f"{path} {reason}, so it is not a run directory. 'torchcaps train' creates one")
+    for sentence in missing_plugins(run.plugins()):
+        log.warning("%s: %s", path, sentence)
     return run
 
 
 def is_free(path: Path) -> bool:
-    """Whether a new run can be made here: nothing is there, or only what ``new_run`` leaves when it is killed."""
+    """Whether ``new_run`` can use a path: nothing is there, or only what it left when it was killed."""
     if not path.is_dir():
         return not path.exists() and not path.is_symlink()
     return all(_is_leftover(each) for each in path.iterdir())
@@ -272,8 +264,77 @@ def _is_leftover(file: Path) -> bool:
         return False
 
 
-def fresh_path(parent: Path, config: RunConfig) -> Path:
-    """A path for a new run that nobody uses yet: time, model, data."""
+def new_run_path(parent: Path, config: RunConfig) -> Path:
+    """Return an unused path for a new run, named by time, model and dataset."""
     name = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{config.model}-{file_name(config.data)}"
     candidates = (parent / (name if number == 1 else f"{name}-{number}") for number in range(1, 1000))
     return next(path for path in candidates if not path.exists())
+
+
+def move_images(run: RunFolder, folder: Path) -> RunFolder:
+    """Let a run use its images in another place, after checking that they are the same images."""
+    config = run.config()
+    if own_folder(config.data) is None:
+        raise TorchcapsError(f"the run in {run.path} was trained on {config.data}, not on a folder of images")
+    data = relocated(config.data, folder)
+    run.check_dataset(dataset_fingerprint(data))
+    return change_settings(run, data=data)
+
+
+def check_extension(run: RunFolder, *, epochs: int | None = None, steps: int | None = None) -> None:
+    """Raise an error if a run cannot be trained for longer, or would be shortened.
+
+    A one-cycle schedule and the spread loss depend on the length of the whole training: a longer run would have been
+    trained otherwise from the start.
+    """
+    config = run.config()
+    shorter = (epochs or config.epochs) < config.epochs or (steps is not None and steps < (config.steps or 0))
+    if shorter:
+        raise TorchcapsError(f"the run in {run.path} has {config.epochs} epochs: it can be extended, not shortened")
+    fixed = [
+        name
+        for name, used in (
+            (f"schedule '{config.schedule}'", config.schedule.startswith("one-cycle")),
+            (f"loss '{config.loss}'", config.loss == "spread"),
+        )
+        if used
+    ]
+    if fixed:
+        raise TorchcapsError(
+            f"the {fixed[0]} of the run in {run.path} depends on the length of the training, so the run cannot be "
+            f"extended: train a new run, or start one from it with --from {run.path}"
+        )
+
+
+def change_settings(run: RunFolder, **changes: object) -> RunFolder:
+    """Change settings of a run that is to be resumed, such as the device or the number of processes."""
+    if not changes:
+        return run
+    config = run.config()
+    # Processes that torchrun or Slurm started all come here at once.
+    with contextlib.nullcontext() if find_world(config).started else run.locked():
+        run.write_config(validate_config(config.model_dump() | changes))
+    return run
+
+
+def is_main_process() -> bool:
+    """Whether this is the main process of those that train together."""
+    return not distributed.is_initialized() or distributed.get_rank() == 0
+
+
+def load(run: str | Path) -> Model:
+    """Load the model of a run directory in evaluation mode, with the weights of the best validation accuracy.
+
+    It takes pixels in [0, 1]: any other preprocessing is part of the model. ``model.class_names`` are the names of
+    the classes, in the order of the scores.
+    """
+    opened = open_run(Path(run))
+    return load_model(opened.config(), opened.best)
+
+
+def load_model(config: RunConfig, weights: Path, *, prefix: str = "model.") -> Model:
+    """Build the model of a config and load the weights of a file, in evaluation mode."""
+    model = config.build_model(weights, prefix=prefix)
+    load_weights(weights, model, prefix=prefix)
+    model.class_names = config.class_names
+    return model.eval()

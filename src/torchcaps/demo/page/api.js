@@ -1,37 +1,37 @@
-// Asking the service: errors become sentences, and of many questions in a row only the newest matters.
+// Requests to the service: errors become sentences, and of several pending requests only the newest is sent.
 
-const TOKEN = "torchcaps-token"; // kept by this tab, and only for this address
+const TOKEN = "torchcaps-token"; // kept in this tab, and only for this origin
 
-/** Send this token with every request from now on. */
+/** Send this token with every further request. */
 export function useToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
-/** Whether a token is sent. */
+/** Whether there is a token. */
 export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
 
 const authorization = () => (hasToken() ? { authorization: `Bearer ${sessionStorage.getItem(TOKEN)}` } : {});
 
-/** Read JSON from a path of this service. */
+/** GET a path of the service. */
 export async function get(path) {
   return answer(await fetch(path, { headers: authorization() }));
 }
 
-/** Ask a question in JSON. */
-export async function ask(path, question) {
+/** POST a JSON request. */
+export async function ask(path, request) {
   const headers = { "content-type": "application/json", ...authorization() };
-  return answer(await fetch(path, { method: "POST", headers, body: JSON.stringify(question) }));
+  return answer(await fetch(path, { method: "POST", headers, body: JSON.stringify(request) }));
 }
 
 async function answer(response) {
-  const said = await response.json().catch(() => ({ detail: `the service answered ${response.status}` }));
+  const said = await response.json().catch(() => ({ detail: `the service responded with status ${response.status}` }));
   if (!response.ok) throw Object.assign(new Error(said.detail), { status: response.status });
   return said;
 }
 
 /**
- * Run the work for the newest argument only: while it runs, a newer argument waits and replaces what waited before.
- * So a slow model never falls behind the pen.
+ * Run the work for the newest arguments only: while it runs, newer arguments replace those that wait.
+ * So a slow model never lags behind the pen.
  */
 export function latest(work) {
   let running = false;
@@ -54,7 +54,7 @@ export function latest(work) {
   };
 }
 
-/** Show a problem below the panel, or take it away. */
+/** Show an error below the panel, or hide it. */
 export function report(error) {
   const place = document.getElementById("problem");
   place.hidden = !error;
@@ -63,14 +63,14 @@ export function report(error) {
 
 function sentence(error) {
   if (error instanceof TypeError && /fetch/i.test(error.message)) {
-    return "The service does not answer: was it stopped? Start it with 'torchcaps demo'.";
+    return "The service does not respond. If it was stopped, start it with 'torchcaps demo'.";
   }
   return error.message.charAt(0).toUpperCase() + error.message.slice(1) + ".";
 }
 
 let pending = 0;
 
-/** Tell screen readers, once things have come to rest. */
+/** Announce a text to screen readers once updates have settled. */
 export function announce(text) {
   clearTimeout(pending);
   pending = setTimeout(() => (document.getElementById("live").textContent = text), 700);

@@ -1,4 +1,4 @@
-// A network's answer as a card: the class it says, and a bar for each class.
+// A card with a network's prediction and a bar for each class.
 
 import { make } from "./dom.js";
 
@@ -9,7 +9,7 @@ const TITLES = {
   "convnet-avg": "ConvNet-Avg",
 };
 
-/** What people call a network; runs of the same network are told apart by their folder's name. */
+/** The title of a network; runs of the same network are named by their directory. */
 export function titleOf(info, all) {
   const same = all.filter((other) => other.model === info.model && other.labels_per_image === info.labels_per_image);
   if (same.length > 1) return info.name;
@@ -18,27 +18,27 @@ export function titleOf(info, all) {
 
 const count = (number) => new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(number);
 
-/** Size and worth of a network in a few words. */
+/** Size and accuracy of a network. */
 export function aboutOf(info) {
-  const worth = info.test_accuracy === null ? "" : `, ${(100 * info.test_accuracy).toFixed(1)} % right on ${info.data}`;
-  return `${count(info.parameters)} parameters${worth}`;
+  const accuracy = info.test_accuracy === null ? "" : `, ${(100 * info.test_accuracy).toFixed(1)} % accuracy on ${info.data}`;
+  return `${count(info.parameters)} parameters${accuracy}`;
 }
 
-/** Ten bars that move, each with a mark where it stood before. */
+/** A bar for each class, with a mark at its previous value. */
 export function bars(names) {
   const rows = names.map((name) => {
     const fill = make("i", { class: "fill" });
     const mark = make("i", { class: "mark", hidden: true });
     return { fill, mark, element: make("li", {}, make("span", { class: "bar" }, fill, mark), make("b", {}, name)) };
   });
-  // Digits stand below upright bars; words need bars that lie.
+  // Digits fit below vertical bars; longer names need horizontal bars.
   const kind = names.some((name) => name.length > 2) ? "bars lying" : "bars";
   const element = make("ol", { class: kind, "aria-hidden": "true" }, ...rows.map((row) => row.element));
   function show(scores, winners, before = null) {
     rows.forEach((row, label) => {
       row.fill.style.setProperty("--part", Math.min(1, scores?.[label] ?? 0));
       row.element.classList.toggle("winner", Boolean(winners?.includes(label)));
-      row.element.classList.toggle("second", winners?.[1] === label); // as its drawing is coloured
+      row.element.classList.toggle("second", winners?.[1] === label); // in the color of its reconstruction
       row.mark.hidden = before === null;
       if (before) row.mark.style.setProperty("--part", Math.min(1, before[label]));
     });
@@ -46,7 +46,7 @@ export function bars(names) {
   return { element, show };
 }
 
-/** The card of a network. `extra` elements stand below its bars. */
+/** The card of a network, with `extra` elements below its bars. */
 export function answerCard(info, all, ...extra) {
   const digit = make("output", { class: "digit" }, "–");
   const score = make("span", { class: "score" });
@@ -59,7 +59,7 @@ export function answerCard(info, all, ...extra) {
     make("div", { class: "verdict" }, make("div", { class: "said" }, digit, score), chart.element),
     ...extra,
   );
-  /** Show scores and what they mean; `before`: scores to mark. */
+  /** Show scores and the predicted class, with marks at the scores `before`. */
   function show(scores, before = null) {
     const label = scores ? scores.indexOf(Math.max(...scores)) : null;
     digit.textContent = scores ? info.class_names[label] : "–";

@@ -1,4 +1,4 @@
-// Charts as SVG, coloured by the style sheet.
+// SVG charts, colored by the style sheet.
 
 import { make } from "./dom.js";
 
@@ -11,7 +11,7 @@ function svg(name, attributes, ...children) {
   return element;
 }
 
-/** How far votes lie from a class's mean, a line for each iteration: the last is the strongest. */
+/** Distances between votes and the mean of a class, with a line per iteration; the last is the strongest. */
 export function distanceChart({ edges, weights }, name) {
   const most = Math.max(...weights.flat(), 1e-12);
   const reach = edges.at(-1);
@@ -24,18 +24,18 @@ export function distanceChart({ edges, weights }, name) {
     const total = row.reduce((sum, value) => sum + value, 0);
     return row.reduce((sum, value, bin) => sum + (value * (edges[bin] + edges[bin + 1])) / 2, 0) / (total || 1);
   });
-  const words = `Votes lie ${means.map((value) => value.toFixed(2)).join(" → ")} from the mean of class ${name} on average, from the first iteration to the last.`;
+  const words = `Mean distance between votes and the mean of class ${name}: ${means.map((value) => value.toFixed(2)).join(" → ")}, from the first iteration to the last.`;
   const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT + 22}`, role: "img", "aria-label": words, class: "chart" },
     svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT, class: "axis" }),
     ...lines,
     svg("text", { x: 0, y: HEIGHT + 17 }, "0"),
-    svg("text", { x: WIDTH / 2, y: HEIGHT + 17, "text-anchor": "middle" }, "distance from the class's mean"),
+    svg("text", { x: WIDTH / 2, y: HEIGHT + 17, "text-anchor": "middle" }, "distance to the mean of the class"),
     svg("text", { x: WIDTH, y: HEIGHT + 17, "text-anchor": "end" }, reach.toPrecision(2)));
-  return [make("h3", {}, "Votes gather"), make("p", { class: "about" }, words), picture];
+  return [make("h3", {}, "Vote distances"), make("p", { class: "about" }, words), picture];
 }
 
-/** The numbers of a capsule as bars up and down: where they were, and where they are. */
-export function poseChart(before, after) {
+/** The dimensions of a capsule as bars before and after a transform, with a legend above and their numbers below. */
+export function poseChart(before, after, name) {
   const most = Math.max(...before.map(Math.abs), ...after.map(Math.abs), 1e-12);
   const step = WIDTH / before.length;
   const bar = (value, place, kind) => {
@@ -43,8 +43,11 @@ export function poseChart(before, after) {
     const width = kind === "was" ? step * 0.72 : step * 0.32;
     return svg("rect", { x: place * step + (step - width) / 2, y: value > 0 ? 36 - height : 36, width, height, rx: 2, class: kind });
   };
-  return svg("svg", { viewBox: `0 0 ${WIDTH} 72`, class: "chart pose", "aria-hidden": "true" },
+  const legend = make("p", { class: "legend" }, `Dimensions of capsule ${name}: `, make("i", { class: "was" }), "before", make("i", { class: "is" }), "after");
+  const numbers = make("div", { class: "numbers", "aria-hidden": "true" }, ...before.map((_, place) => make("span", {}, `${place + 1}`)));
+  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} 72`, class: "chart pose", "aria-hidden": "true" },
     svg("line", { x1: 0, x2: WIDTH, y1: 36, y2: 36, class: "axis" }),
     ...before.map((value, place) => bar(value, place, "was")),
     ...after.map((value, place) => bar(value, place, "is")));
+  return [legend, picture, numbers];
 }

@@ -1,9 +1,9 @@
-// Which network a panel looks into, and which of its classes.
+// Selection of a network and of one of its classes.
 
 import { titleOf } from "./bars.js";
 import { chips, chooser, make } from "./dom.js";
 
-/** A list of networks, and beside it the classes of the one that is chosen; no label means the class that wins. */
+/** A list of networks, and the classes of the selected one; no label means the predicted class. */
 export function networkChoice(able, models, words, { switched, picked }) {
   let classes;
   const networks = chooser("Network", able.map((each) => [each.name, titleOf(each, models)]), (name) => {

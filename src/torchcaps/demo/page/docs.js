@@ -1,4 +1,4 @@
-// The documentation of the service, made from its own description.
+// The API documentation, built from the OpenAPI description.
 
 const description = await (await fetch("/openapi.json")).json();
 const make = (name, text = "", ...children) => {
@@ -8,7 +8,7 @@ const make = (name, text = "", ...children) => {
 };
 const resolve = (schema) => (schema.$ref ? description.components.schemas[schema.$ref.split("/").at(-1)] : schema);
 
-/** A type in a few words. */
+/** Describe a type in a few words. */
 function words(schema) {
   if (schema.$ref) return words(resolve(schema));
   if (schema.anyOf) return [...new Set(schema.anyOf.map(words))].join(" or ");
@@ -18,7 +18,7 @@ function words(schema) {
   const low = schema.minimum ?? schema.exclusiveMinimum;
   const high = schema.maximum ?? schema.exclusiveMaximum;
   const range = low !== undefined && high !== undefined ? ` ${low} to ${high}` : "";
-  return `${schema.type ?? "anything"}${range}${schema.default !== undefined ? `, else ${JSON.stringify(schema.default)}` : ""}`;
+  return `${schema.type ?? "any"}${range}${schema.default !== undefined ? `, default ${JSON.stringify(schema.default)}` : ""}`;
 }
 
 function fields(title, schema) {
@@ -37,9 +37,12 @@ for (const [path, methods] of Object.entries(description.paths)) {
     const body = operation.requestBody?.content["application/json"].schema;
     const answer = operation.responses[200]?.content?.["application/json"]?.schema;
     const section = make("section", "", make("h2", "", make("b", method.toUpperCase()), ` ${path}`), make("p", `${operation.summary}.`));
-    if (operation.parameters) section.append(make("p", `Takes ${operation.parameters.map((each) => each.name).join(", ")}.`));
-    if (body) section.append(...fields("Question", body));
-    if (answer) section.append(...fields("Answer", answer));
+    if (operation.parameters) section.append(make("p", `Parameters: ${operation.parameters.map((each) => each.name).join(", ")}.`));
+    if (body) section.append(...fields("Request", body));
+    if (operation.requestBody?.content["multipart/form-data"]) {
+      section.append(make("p", "", "Or upload an image file: ", make("code", `curl -F image=@digit.png ${location.origin}${path}`), "."));
+    }
+    if (answer) section.append(...fields("Response", answer));
     document.getElementById("paths").append(section);
   }
 }

@@ -1,6 +1,6 @@
 // Small helpers for building the page.
 
-/** An element with attributes and children; functions become event listeners, null and false are left out. */
+/** An element with attributes and children; functions become event listeners, null and false are skipped. */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -11,27 +11,27 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
-/** A labelled slider that tells its value; `show` turns a number into words. */
+/** A labeled slider that shows its value; `show` formats a number. */
 export function slider(label, { min, max, step, value, show = String }, changed) {
   const number = make("span", { class: "value", "aria-hidden": "true" }, show(value)); // an output would take the label
   const input = make("input", { type: "range", min, max, step, value, "aria-valuetext": show(value) });
   const set = (to) => {
     input.value = to;
-    told();
+    update();
   };
-  const told = () => {
+  const update = () => {
     number.textContent = show(input.valueAsNumber);
     input.setAttribute("aria-valuetext", show(input.valueAsNumber));
   };
   input.addEventListener("input", () => {
-    told();
+    update();
     changed(input.valueAsNumber);
   });
   const element = make("label", { class: "slider" }, make("span", {}, label), number, input);
   return { element, input, set };
 }
 
-/** A labelled list of choices. `options` are pairs of value and text. */
+/** A labeled select element. `options` are pairs of value and text. */
 export function chooser(label, options, changed) {
   const items = options.map(([value, text]) => make("option", { value }, text));
   const select = make("select", { change: () => changed(select.value) }, ...items);
@@ -40,7 +40,7 @@ export function chooser(label, options, changed) {
 
 let groups = 0;
 
-/** Buttons of which one is pressed, as radio buttons so that arrow keys work. */
+/** A group of toggle buttons; radio buttons, so that arrow keys work. */
 export function chips(label, options, changed) {
   const name = `chips-${groups++}`;
   const inputs = options.map(([value, text]) => {

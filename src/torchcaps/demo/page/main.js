@@ -1,7 +1,7 @@
-// Puts the page together: pad, test images, panels.
+// Assembles the page: pad, test images, panels.
 
 import { get, hasToken, report, useToken } from "./api.js";
-import { Drawing, knowsDigits } from "./drawing.js";
+import { Drawing, isInk, knowsDigits } from "./drawing.js";
 import { paint } from "./images.js";
 import { Pad } from "./pad.js";
 import { attackPanel } from "./panels/attack.js";
@@ -25,30 +25,33 @@ async function start() {
   let open = null;
   let planned = false;
 
-  const pad = new Pad(part("pad"), { cursor: part("cursor"), hint: part("pad-hint"), changed });
+  const digits = models.some(knowsDigits);
+  const pad = new Pad(part("pad"), { cursor: part("cursor"), hint: part("pad-hint"), asInk: isInk(single), changed });
   const drawing = new Drawing(pad);
-  const panels = [drawPanel, dimensionsPanel, routingPanel, transformPanel, attackPanel, pairsPanel, resultsPanel].map((make) =>
-    make({ models, drawing }),
+  const panels = [drawPanel, dimensionsPanel, routingPanel, transformPanel, attackPanel, ...(digits ? [pairsPanel] : []), resultsPanel].map(
+    (make) => make({ models, drawing, digits }),
   );
+  describe(digits, pad, models);
   const samples = new Samples(part("samples"), (image) => pad.put(image, { exact: true }));
 
-  // At most once for each picture on the screen, however fast the pen moves.
+  // At most once per animation frame, however fast the pen moves.
   function changed() {
     if (planned) return;
     planned = true;
     requestAnimationFrame(() => {
       planned = false;
       drawing.changed();
-      paint(part("seen"), drawing.imageFor(subject()));
+      paint(part("seen"), drawing.imageFor(subject()), { ink: isInk(subject()) });
       open.current.changed();
     });
   }
 
-  /** The network whose view stands below the pad: the one for two digits, while its panel is open. */
+  /** The network whose input is shown below the pad: the one for two digits while its panel is open. */
   const subject = () => (document.body.dataset.panel === "pairs" && double ? double : single);
 
-  /** Test images of the network in view; an example that nobody changed is replaced by one of them. */
+  /** Show test images of the current network; an unchanged example on the pad is replaced by one of them. */
   async function showSamples() {
+    part("more").hidden = !subject().samples;
     const shown = await samples.show(subject()).catch(() => []);
     const example = shown[Math.min(subject() === double ? 1 : 2, shown.length - 1)];
     if (example && (pad.empty || pad.exact)) pad.put(example.image, { exact: true, example: true });
@@ -64,7 +67,7 @@ async function start() {
   part("undo").addEventListener("click", () => pad.undo());
   part("clear").addEventListener("click", () => pad.clear());
   part("more").addEventListener("click", () => samples.more());
-  const take = (file) => file && readPicture(file, knowsDigits(single)).then((image) => pad.put(image), report);
+  const take = (file) => file && readPicture(file, pad.asInk).then((image) => pad.put(image), report);
   part("picture").addEventListener("change", (event) => {
     take(event.target.files[0]);
     event.target.value = "";
@@ -79,14 +82,27 @@ async function start() {
   document.body.dataset.ready = "true";
 }
 
-/** Ask for the service's token, and begin again with it. */
+/** Adapt texts and tools to the networks: digits are drawn with a black pen, other images are mostly given. */
+function describe(digits, pad, models) {
+  part("purpose").textContent = digits
+    ? "Draw a digit and see what capsule networks make of it."
+    : "Choose an image and see what capsule networks make of it.";
+  if (!digits) part("pad-hint").textContent = "Drop, paste or choose an image, or draw";
+  part("pad").parentElement.classList.toggle("paper", !pad.asInk);
+  const colored = !pad.asInk && models.some((info) => info.image_shape[0] === 3);
+  part("color").parentElement.hidden = !colored;
+  part("color").addEventListener("input", (event) => (pad.color = event.target.value));
+  pad.refresh();
+}
+
+/** Ask for the token of the service, and reload with it. */
 function askForToken() {
   part("token-wrong").hidden = !hasToken();
   part("gate").hidden = false;
   part("token").focus();
   part("gate").addEventListener("submit", (event) => {
     event.preventDefault();
-    // A header takes these characters only, and a token has no others.
+    // Headers and tokens only have these characters.
     useToken(part("token").value.replace(/[^\x21-\x7e]/g, ""));
     location.reload();
   });

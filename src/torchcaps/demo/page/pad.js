@@ -1,15 +1,17 @@
-// The drawing pad: strokes and pictures, one on top of the other, each of which can be undone.
+// The drawing pad: a stack of strokes and images with undo. It holds ink for networks that know digits, and otherwise a
+// picture: colored strokes and images on white paper, in both themes.
 
 import { paint } from "./images.js";
+import { inkOf, pictureOf } from "./pictures.js";
 
 const SIDE = 420; // pixels of the pad
 const PEN = 34;
-const CELL = SIDE / 28; // what an arrow key moves the pen by
+const CELL = SIDE / 28; // step of an arrow key
 
 export class Pad {
-  /** `changed` is called after every change. */
-  constructor(canvas, { cursor, hint, changed }) {
-    Object.assign(this, { canvas, cursor, hint, changed });
+  /** `asInk`: the pad holds ink. `changed` is called after every change. */
+  constructor(canvas, { cursor, hint, asInk, changed }) {
+    Object.assign(this, { canvas, cursor, hint, asInk, changed, color: "#000000" });
     this.context = canvas.getContext("2d", { willReadFrequently: true });
     this.items = [];
     this.pen = { x: SIDE / 2, y: SIDE / 2, down: false };
@@ -19,7 +21,7 @@ export class Pad {
   listen() {
     const { canvas } = this;
     canvas.addEventListener("pointerdown", (event) => {
-      this.showCursor(false); // that is for the keyboard
+      this.showCursor(false); // only for the keyboard
       canvas.setPointerCapture(event.pointerId);
       this.begin(this.place(event));
     });
@@ -39,10 +41,10 @@ export class Pad {
     return [(event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale];
   }
 
-  /** Start a stroke; what only stood there as an example makes room. */
+  /** Start a stroke; it replaces an example image. */
   begin(point) {
     if (this.items.length === 1 && this.items[0].example) this.items = [];
-    this.items.push({ points: [point] });
+    this.items.push({ points: [point], color: this.color });
     this.refresh();
   }
 
@@ -93,15 +95,15 @@ export class Pad {
     this.refresh();
   }
 
-  /** Put an image on the pad in place of all else. `exact`: networks get its own pixels until something is drawn. */
+  /** Replace the content of the pad by an image. `exact`: networks get its own pixels until something is drawn. */
   put(image, { exact = false, example = false } = {}) {
     const canvas = document.createElement("canvas");
-    paint(canvas, image);
-    this.items = [{ canvas, example, photo: image.channels === 3, exact: exact ? image : null }];
+    paint(canvas, image, { ink: this.asInk });
+    this.items = [{ canvas, example, exact: exact ? image : null }];
     this.refresh();
   }
 
-  /** The image that networks get as it is, or null if it was drawn by hand. */
+  /** The image that networks get unchanged, or null for a drawing. */
   get exact() {
     return this.items.at(-1)?.exact ?? null;
   }
@@ -112,49 +114,44 @@ export class Pad {
 
   refresh() {
     const { context } = this;
-    const photo = this.items.some((item) => item.photo);
     context.clearRect(0, 0, SIDE, SIDE);
-    context.strokeStyle = photo ? "white" : "black";
+    if (!this.asInk) this.fillPaper(context, SIDE);
     Object.assign(context, { lineWidth: PEN, lineCap: "round", lineJoin: "round", imageSmoothingQuality: "high" });
     for (const item of this.items) {
       if (item.canvas) context.drawImage(item.canvas, 0, 0, SIDE, SIDE);
-      else this.stroke(item.points);
+      else this.stroke(item);
     }
-    this.canvas.classList.toggle("ink", !photo);
+    this.canvas.classList.toggle("ink", this.asInk);
     this.hint.hidden = !this.empty;
     this.changed();
   }
 
-  stroke(points) {
+  fillPaper(context, side) {
+    context.fillStyle = "white";
+    context.fillRect(0, 0, side, side);
+  }
+
+  stroke({ points, color }) {
+    this.context.strokeStyle = this.asInk ? "black" : color;
     this.context.beginPath();
     this.context.moveTo(...points[0]);
     points.forEach((point) => this.context.lineTo(...point));
     this.context.stroke();
   }
 
-  /** How much ink is at each of the pad's points, in [0, 1], row by row; `side` of them in a row. */
+  /** The ink of each pixel of the pad in [0, 1], row by row, and the `side` of the pad. */
   ink() {
     const { data } = this.context.getImageData(0, 0, SIDE, SIDE);
-    const photo = this.items.some((item) => item.photo);
-    const ink = new Float32Array(SIDE * SIDE);
-    for (let place = 0; place < ink.length; place++) {
-      const [red, green, blue, alpha] = data.subarray(place * 4, place * 4 + 4);
-      ink[place] = (alpha / 255) * (photo ? (red + green + blue) / 765 : 1);
-    }
-    return { ink, side: SIDE };
+    if (!this.asInk) return { ink: Float32Array.from(inkOf(data).bytes, (byte) => byte / 255), side: SIDE };
+    return { ink: Float32Array.from({ length: SIDE * SIDE }, (_, place) => data[place * 4 + 3] / 255), side: SIDE };
   }
 
-  /** The pad's colours at the size a network sees. */
-  colours(pixels) {
+  /** The pad as it looks on white paper, at the input size of a network, in color or gray. */
+  picture(pixels, channels) {
     const small = new OffscreenCanvas(pixels, pixels).getContext("2d");
-    Object.assign(small, { fillStyle: "black", imageSmoothingQuality: "high" });
-    small.fillRect(0, 0, pixels, pixels);
+    this.fillPaper(small, pixels);
+    small.imageSmoothingQuality = "high";
     small.drawImage(this.canvas, 0, 0, pixels, pixels);
-    const { data } = small.getImageData(0, 0, pixels, pixels);
-    const bytes = new Uint8Array(3 * pixels * pixels);
-    for (let place = 0; place < pixels * pixels; place++) {
-      for (let part = 0; part < 3; part++) bytes[part * pixels * pixels + place] = data[place * 4 + part];
-    }
-    return { channels: 3, height: pixels, width: pixels, bytes };
+    return pictureOf(small.getImageData(0, 0, pixels, pixels).data, pixels, channels);
   }
 }

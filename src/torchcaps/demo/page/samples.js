@@ -1,7 +1,8 @@
-// Test images to start from, below the pad.
+// Test images below the pad.
 
 import { get } from "./api.js";
 import { make } from "./dom.js";
+import { isInk } from "./drawing.js";
 import { decode, paint, split } from "./images.js";
 
 const SHOWN = 10;
@@ -12,8 +13,14 @@ export class Samples {
     Object.assign(this, { place, choose, loaded: new Map(), all: [], start: 0 });
   }
 
-  /** Show the images of a network's dataset. */
+  /** Show test images of a network's dataset; without access to them, say how to give it. */
   async show(info) {
+    this.ink = isInk(info);
+    if (!info.samples) {
+      this.place.replaceChildren(make("p", { class: "about" }, "To choose test images of the run here, add ",
+        make("code", {}, "--images FOLDER"), " with the folder that it was trained on to the command."));
+      return [];
+    }
     if (!this.loaded.has(info.name)) this.loaded.set(info.name, this.load(info));
     this.all = await this.loaded.get(info.name);
     this.start = 0;
@@ -43,7 +50,7 @@ export class Samples {
     this.place.replaceChildren(
       ...shown.map(({ image, name }) => {
         const canvas = make("canvas", {});
-        paint(canvas, image);
+        paint(canvas, image, { ink: this.ink });
         return make("button", { type: "button", "aria-label": `Test image: ${name}`, click: () => this.choose(image) }, canvas);
       }),
     );

@@ -1,8 +1,8 @@
-// The panels as tabs: arrow keys go from one to the next, and the address remembers which is open.
+// The panels as tabs: arrow keys switch between them, and the URL keeps the open one.
 
 import { make } from "./dom.js";
 
-/** `panels`: {id, title, element, open()}. `opened` is told which panel comes up, before the panel itself is. */
+/** `panels`: {id, title, element, open()}. `opened` is called with a panel before it opens. */
 export function tabs(list, place, panels, opened) {
   const buttons = panels.map((panel) => {
     const button = make(
@@ -26,7 +26,7 @@ export function tabs(list, place, panels, opened) {
       buttons[other].setAttribute("aria-selected", String(each === panel));
       buttons[other].tabIndex = each === panel ? 0 : -1;
     });
-    // Only the row of tabs is scrolled, never the page.
+    // Scroll the row of tabs, not the page.
     list.scrollTo({ left: buttons[number].offsetLeft - list.clientWidth / 2 + buttons[number].offsetWidth / 2 });
     history.replaceState(null, "", `#${panel.id}`);
     current = panel;

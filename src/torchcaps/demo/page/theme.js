@@ -1,9 +1,9 @@
-// Light, dark, or as the system has it.
+// Light, dark or system theme.
 
-const NAMES = { system: "as the system", light: "light", dark: "dark" };
+const NAMES = { system: "system", light: "light", dark: "dark" };
 const ORDER = Object.keys(NAMES);
 
-/** Let a button go through the themes; `changed` is called when colours are others. */
+/** Let a button cycle through the themes; `changed` is called when the colors change. */
 export function themes(button, changed) {
   let chosen = localStorage.getItem("theme");
   if (!ORDER.includes(chosen)) chosen = "system";

@@ -1,13 +1,7 @@
-"""How the numbers of the papers are measured on trained runs: one function each, by name."""
+"""The measures of the papers, registered by name: functions that compute a value from runs."""
 
-from torchcaps.reproduce.measures import (  # noqa: F401  (each registers its measures)
-    affine,
-    attacked,
-    capsules,
-    clean,
-    generated,
-    timed,
-)
-from torchcaps.reproduce.measures.registry import Measured, MeasureRecord, Subject, measures
+# Each of these modules registers its measures.
+from torchcaps.reproduce.measures import accuracy, capsules, cost, dynamics, robustness  # noqa: F401
+from torchcaps.reproduce.measures.registry import MeasureInput, Measurement, MeasureRecord, measures
 
-__all__ = ["MeasureRecord", "Measured", "Subject", "measures"]
+__all__ = ["MeasureInput", "MeasureRecord", "Measurement", "measures"]

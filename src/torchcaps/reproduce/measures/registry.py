@@ -1,4 +1,4 @@
-"""What a measure gets and gives, and the registry of them."""
+"""The registry of measures, with their input and output."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from matplotlib.figure import Figure
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.registry import Registry
-from torchcaps.train import RunFolder
+from torchcaps.train import RunConfig, RunFolder
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What is measured.
+class MeasureInput:
+    """The input of a measure.
 
     Args:
-        trained: the run of the cell; None where the measure needs none.
-        others: further trained runs by role, such as ``source`` for a transferred attack.
-        seed: of the cell, for whatever the measure draws.
-        settings: of the measure, from the spec.
-        shared: folder for what several cells need and is slow to make, beside the runs.
+        trained: the run of the cell, or None if it has no training.
+        others: further trained runs by role, such as ``source`` for a transfer attack.
+        seed: seed of the cell, for random numbers of the measure.
+        settings: arguments of the measure from the spec.
+        shared: folder for files that several cells share.
+        configs: settings of the same runs by role, '' for that of the cell; all that an untrained measure gets.
     """
 
     trained: RunFolder | None
@@ -32,24 +33,25 @@ class Subject:
     seed: int
     settings: dict[str, Any]
     shared: Path
+    configs: dict[str, RunConfig] = field(default_factory=dict)
 
     @property
     def run(self) -> RunFolder:
         if self.trained is None:
-            raise TorchcapsError("this measure needs a training: name one in the spec's cell")
+            raise TorchcapsError("this measure needs a training: name one in the cell of the spec")
         return self.trained
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What came out.
+class Measurement:
+    """The output of a measure.
 
     Args:
-        value: the number that stands beside the paper's; None for what has no single number.
-        images: if the value is a share of so many images, their number: claims are tested with it.
-        details: everything else, ready for JSON: curves, histograms, parts of an average.
-        warnings: why a reader should be careful, a sentence each.
-        picture: for what is looked at and cannot be drawn from the details.
+        value: the number to compare with the published one, or None if there is no single number.
+        images: the number of images, if the value is a percentage of images; tests of claims need it.
+        details: further JSON data, such as curves, histograms or parts of an average.
+        warnings: sentences about the reliability of the value.
+        picture: a figure that cannot be drawn from the details.
     """
 
     value: float | None
@@ -61,31 +63,48 @@ class Measured:
 
 @dataclass(frozen=True)
 class MeasureRecord:
-    """A measure by name; ``how`` says in a sentence how the value is computed, ``unit`` is %, ratio, seconds..."""
+    """A registered measure; ``how`` describes how the value is computed, ``unit`` is %, ratio, seconds...
+
+    Args:
+        settings: names of its arguments.
+        network: settings of a run that determine its value, if no network must be trained for it. It then presupposes
+            no accuracy: it decides claims without a competence condition. None if it measures trained networks.
+        exact: whether the value is counted: one seed is enough, and the network is that of profile paper.
+    """
 
     name: str
     unit: str
     how: str
-    function: Callable[[Subject], Measured]
-    settings: tuple[str, ...] = ()  # those that it knows
+    function: Callable[[MeasureInput], Measurement]
+    settings: tuple[str, ...] = ()
+    network: tuple[str, ...] | None = None
+    exact: bool = False
+
+    @property
+    def trained(self) -> bool:
+        """Whether it measures trained networks."""
+        return self.network is None
 
 
 measures: Registry[MeasureRecord] = Registry("measure")
 
 
-def measure_named(name: str, unit: str, how: str) -> Callable[[Callable[..., Measured]], Callable[..., Measured]]:
-    """Register a function of a subject and of settings by name; those settings it is given that it has names for.
+def register_measure(
+    name: str, unit: str, how: str, *, network: tuple[str, ...] | None = None, exact: bool = False
+) -> Callable[[Callable[..., Measurement]], Callable[..., Measurement]]:
+    """Register a function of a MeasureInput and keyword arguments as a measure.
 
-    A table's settings are for all its measures, so that one may well be given what only another knows.
+    The settings of a table apply to all its measures, so settings that the function does not accept are ignored.
+    ``network`` and ``exact`` are those of MeasureRecord.
     """
 
-    def register(function: Callable[..., Measured]) -> Callable[..., Measured]:
+    def register(function: Callable[..., Measurement]) -> Callable[..., Measurement]:
         known = tuple(inspect.signature(function).parameters)[1:]
 
-        def with_settings(subject: Subject) -> Measured:
+        def with_settings(subject: MeasureInput) -> Measurement:
             return function(subject, **{key: subject.settings[key] for key in known if key in subject.settings})
 
-        measures.add(MeasureRecord(name, unit, how, with_settings, known))
+        measures.add(MeasureRecord(name, unit, how, with_settings, known, network, exact))
         return function
 
     return register

@@ -1,9 +1,9 @@
-// Attack: the smallest change that people hardly see, and what it does to each network's answer.
+// Attack: adversarial perturbations and their effect on each prediction.
 
 import { announce, ask, latest } from "../api.js";
 import { answerCard, titleOf } from "../bars.js";
 import { chips, make, slider } from "../dom.js";
-import { sideBySide } from "../drawing.js";
+import { isInk, sideBySide } from "../drawing.js";
 import { paint, paintNoise, single } from "../images.js";
 
 const METHODS = [["fgsm", "FGSM: one step"], ["pgd", "PGD: many steps"]];
@@ -17,7 +17,7 @@ export function attackPanel({ models, drawing }) {
     update.forEach((each) => each());
   });
   method.choose(attack);
-  const strength = slider("Epsilon: the most a pixel may change", { min: 0, max: 0.5, step: 0.01, value: epsilon, show: (value) => value.toFixed(2) }, (value) => {
+  const strength = slider("Epsilon: maximum change of a pixel", { min: 0, max: 0.5, step: 0.01, value: epsilon, show: (value) => value.toFixed(2) }, (value) => {
     epsilon = value;
     update.forEach((each) => each());
   });
@@ -26,14 +26,14 @@ export function attackPanel({ models, drawing }) {
     return { canvas, element: make("figure", {}, canvas, make("figcaption", {}, words)) };
   };
   const cards = shown.map((info) => {
-    const [noise, moved] = [picture("noise"), picture("attacked")];
+    const [noise, moved] = [picture("perturbation"), picture("attacked")];
     const words = make("p", { class: "finding" });
     const pictures = make("div", { class: "attacked" }, noise.element, moved.element, words);
     return { ...answerCard(info, models, pictures), noise, moved, words };
   });
   const element = make("div", { class: "panel" },
-    make("p", { class: "lead" }, "The attack knows each network and changes pixels so that its answer becomes wrong. Marks show the ",
-      "scores before."),
+    make("p", { class: "lead" }, "The attack uses the gradients of each network to change its prediction. Marks show the scores ",
+      "before the attack."),
     make("div", { class: "controls" }, method.element, strength.element),
     make("div", { class: "cards" }, ...cards.map((card) => card.element)));
 
@@ -44,12 +44,12 @@ export function attackPanel({ models, drawing }) {
       if (drawing.empty) return void card.show(null);
       card.element.setAttribute("aria-busy", "true");
       try {
-        const found = await ask("/api/attack", { ...drawing.question(info), attack, epsilon });
+        const found = await ask("/api/attack", { ...drawing.request(info), attack, epsilon });
         card.show(found.after, found.before);
-        paint(card.moved.canvas, single(found.image));
+        paint(card.moved.canvas, single(found.image), { ink: isInk(info) });
         paintNoise(card.noise.canvas, single(found.noise));
         const names = [found.before, found.after].map((scores) => info.class_names[scores.indexOf(Math.max(...scores))]);
-        card.words.textContent = found.fooled ? `Fooled: ${names[0]} became ${names[1]}.` : `Still ${names[1]}.`;
+        card.words.textContent = found.fooled ? `Attack succeeded: ${names[0]} became ${names[1]}.` : `Still ${names[1]}.`;
         card.element.classList.toggle("fooled", found.fooled);
         said.set(number, `${titleOf(info, models)}: ${card.words.textContent}`);
         announce([...said.values()].join(" "));

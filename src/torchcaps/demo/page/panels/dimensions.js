@@ -1,17 +1,18 @@
-// Dimensions: move one number of a capsule and watch the digit change.
+// Dimensions: change one dimension of a capsule and watch the reconstruction.
 
 import { announce, ask, latest } from "../api.js";
 import { networkChoice } from "../choice.js";
 import { make, slider } from "../dom.js";
+import { isInk } from "../drawing.js";
 import { decode, paint, single, split } from "../images.js";
 
 const STEPS = 11;
 
-export function dimensionsPanel({ models, drawing }) {
+export function dimensionsPanel({ models, drawing, digits }) {
   const able = models.filter((info) => info.draws);
   const element = make("div", { class: "panel" });
   if (!able.length) {
-    element.append(make("p", { class: "lead" }, "None of these networks has a decoder that could draw what a capsule holds."));
+    element.append(make("p", { class: "lead" }, "None of these networks has a decoder."));
     return { id: "dimensions", title: "Dimensions", element, open() {}, changed() {} };
   }
   let pose = null;
@@ -19,9 +20,9 @@ export function dimensionsPanel({ models, drawing }) {
   let moves = [];
   let rows = [];
 
-  const seen = make("canvas", { role: "img", "aria-label": "What the network sees" });
-  const drawn = make("canvas", { role: "img", "aria-label": "What the capsule draws" });
-  const caption = make("figcaption", {}, "drawn by the capsule");
+  const seen = make("canvas", { role: "img", "aria-label": "Network input" });
+  const drawn = make("canvas", { role: "img", "aria-label": "Reconstruction" });
+  const caption = make("figcaption", {}, "reconstruction");
   const grid = make("div", { class: "dimensions" });
   const reset = make("button", { type: "button", click: () => level() }, "Reset");
   const choice = networkChoice(able, models, "Capsule", {
@@ -32,17 +33,17 @@ export function dimensionsPanel({ models, drawing }) {
     picked: () => update(),
   });
   element.append(
-    make("p", { class: "lead" }, "Each number of a capsule stands for a way in which its digit can vary. Every strip shows the ",
-      "whole range of one number; its slider moves that number alone."),
+    make("p", { class: "lead" }, `Each dimension of a capsule encodes a way in which ${digits ? "its digit" : "its class"} varies. A strip shows reconstructions `,
+      "over the range of one dimension; its slider changes only that dimension."),
     choice.element,
     make("div", { class: "bench-top" },
-      make("figure", { class: "small" }, seen, make("figcaption", {}, "seen")),
+      make("figure", { class: "small" }, seen, make("figcaption", {}, "input")),
       make("figure", {}, drawn, caption), reset),
     grid,
   );
   build();
 
-  /** Sliders and strips for the network that is chosen. */
+  /** Build sliders and strips for the selected network. */
   function build() {
     const { pose_size: size, reach } = choice.info;
     moves = new Array(size).fill(0);
@@ -50,7 +51,7 @@ export function dimensionsPanel({ models, drawing }) {
       const strip = make("canvas", { class: "strip", "aria-hidden": "true" });
       const show = (value) => (value > 0 ? "+" : "") + value.toFixed(2);
       const range = { min: -reach, max: reach, step: reach / 50, value: 0, show };
-      const control = slider(`Number ${number + 1}`, range, (value) => {
+      const control = slider(`Dimension ${number + 1}`, range, (value) => {
         moves[number] = value;
         redraw();
       });
@@ -68,16 +69,17 @@ export function dimensionsPanel({ models, drawing }) {
   const update = latest(async () => {
     if (drawing.empty) return;
     const { info } = choice;
-    const answer = await ask("/api/predict", drawing.question(info));
+    const answer = await ask("/api/predict", { ...drawing.request(info), include: ["pose", "image"] });
     pose = answer.pose;
     label = choice.label ?? answer.label;
     choice.mark(label);
-    paint(seen, single(answer.image));
-    caption.textContent = `drawn by capsule ${info.class_names[label]}`;
-    const question = { model: info.name, pose, label, sweep: { reach: info.reach, steps: STEPS } };
-    const swept = await ask("/api/reconstruct", question);
+    const ink = isInk(info);
+    paint(seen, single(answer.image), { ink });
+    caption.textContent = `reconstruction from capsule ${info.class_names[label]}`;
+    const request = { model: info.name, pose, label, sweep: { reach: info.reach, steps: STEPS } };
+    const swept = await ask("/api/reconstruct", request);
     const images = split(decode(swept.images));
-    rows.forEach((row, number) => paint(row.strip, images.slice(number * STEPS, (number + 1) * STEPS)));
+    rows.forEach((row, number) => paint(row.strip, images.slice(number * STEPS, (number + 1) * STEPS), { ink }));
     await redraw();
   });
 
@@ -86,9 +88,9 @@ export function dimensionsPanel({ models, drawing }) {
     const { info } = choice;
     const moved = pose.map((row, number) => (number === label ? row.map((value, place) => value + (moves[place] ?? 0)) : row));
     const answer = await ask("/api/reconstruct", { model: info.name, pose: moved, label });
-    paint(drawn, single(answer.images));
+    paint(drawn, single(answer.images), { ink: isInk(info) });
     const changes = moves.filter((move) => move !== 0).length;
-    announce(`Capsule ${info.class_names[label]} is drawn${changes ? ` with ${changes} numbers moved` : ""}`);
+    announce(`Capsule ${info.class_names[label]} reconstructed${changes ? ` with ${changes} dimensions changed` : ""}`);
   });
 
   function changed() {

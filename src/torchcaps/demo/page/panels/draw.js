@@ -1,26 +1,27 @@
-// Draw: every network's answer, moving with the pen.
+// Draw: the predictions of all networks, updated while drawing.
 
 import { announce, ask, latest } from "../api.js";
 import { answerCard } from "../bars.js";
 import { make } from "../dom.js";
 import { sideBySide } from "../drawing.js";
 
-export function drawPanel({ models, drawing }) {
+export function drawPanel({ models, drawing, digits }) {
   const shown = sideBySide(models);
   const cards = shown.map((info) => answerCard(info, models));
   const element = make("div", { class: "panel" });
   element.append(
-    make("p", { class: "lead" }, "A capsule's length says how sure the network is that its class is there. Bars follow the pen."),
+    make("p", { class: "lead" }, "The length of a capsule is the network's confidence that its class is present. ",
+      digits ? "The bars follow the pen." : "Drop, paste or choose an image, or draw one."),
     make("div", { class: "cards" }, ...cards.map((card) => card.element)),
   );
   const said = new Map();
   const update = shown.map((info, number) =>
     latest(async () => {
-      const answer = drawing.empty ? null : await ask("/api/predict", drawing.question(info));
+      const answer = drawing.empty ? null : await ask("/api/predict", { ...drawing.request(info), include: ["scores"] });
       said.set(number, cards[number].show(drawing.empty ? null : answer.scores));
       announce(drawing.empty ? "The pad is empty" : [...said.values()].join("; "));
     }),
   );
   const changed = () => update.forEach((each) => each());
-  return { id: "draw", title: "Draw", element, open: changed, changed };
+  return { id: "draw", title: digits ? "Draw" : "Predict", element, open: changed, changed };
 }

@@ -1,16 +1,16 @@
-// Two digits: drawn over each other, and taken apart again.
+// Two digits: overlapping digits and their separate reconstructions.
 
 import { announce, ask, latest } from "../api.js";
 import { aboutOf, bars, titleOf } from "../bars.js";
 import { make } from "../dom.js";
-import { colourOf, paint, single } from "../images.js";
+import { colorOf, paint, single } from "../images.js";
 
 export function pairsPanel({ models, drawing }) {
   const info = models.find((each) => each.labels_per_image === 2 && each.draws);
   const element = make("div", { class: "panel" });
   if (!info) {
     element.append(make("p", { class: "lead" }, "No network for two digits is loaded. Train one with ",
-      make("code", {}, "torchcaps train capsnet --data multimnist"), " and name its folder."));
+      make("code", {}, "torchcaps train capsnet --data multimnist"), " and pass its run directory."));
     return { id: "pairs", title: "Two digits", element, open() {}, changed() {} };
   }
   const picture = (words) => {
@@ -18,12 +18,12 @@ export function pairsPanel({ models, drawing }) {
     const caption = make("figcaption", {}, words);
     return { canvas, caption, element: make("figure", {}, canvas, caption) };
   };
-  const [seen, both, first, second] = ["seen", "taken apart", "first", "second"].map(picture);
+  const [seen, both, first, second] = ["input", "separated", "first", "second"].map(picture);
   const chart = bars(info.class_names);
   const words = make("p", { class: "finding" });
   element.append(
-    make("p", { class: "lead" }, "Draw two digits over each other on the pad, or choose a pair below it. Each of the two strongest ",
-      "capsules draws its own digit without the other."),
+    make("p", { class: "lead" }, "Draw two digits over each other on the pad, or choose a pair below it. Each of the two longest ",
+      "capsules reconstructs its own digit without the other."),
     make("div", { class: "apart" }, seen.element, both.element, first.element, second.element),
     words,
     make("article", { class: "card answer" }, make("header", {}, make("h3", {}, titleOf(info, models)), make("p", { class: "about" }, aboutOf(info))), chart.element),
@@ -31,28 +31,28 @@ export function pairsPanel({ models, drawing }) {
 
   const update = latest(async () => {
     if (drawing.empty) return void chart.show(null, []);
-    const answer = await ask("/api/predict", drawing.question(info));
+    const answer = await ask("/api/predict", { ...drawing.request(info), include: ["scores", "pose", "image"] });
     const order = answer.scores.map((_, label) => label).sort((a, b) => answer.scores[b] - answer.scores[a]).slice(0, 2);
-    paint(seen.canvas, single(answer.image));
+    paint(seen.canvas, single(answer.image), { ink: true });
     chart.show(answer.scores, order);
-    const colours = [colourOf("--accent"), colourOf("--second")];
+    const colors = [colorOf("--accent"), colorOf("--second")];
     const drawn = await Promise.all(order.map((label) => ask("/api/reconstruct", { model: info.name, pose: answer.pose, label })));
     const images = drawn.map((each) => single(each.images));
     [first, second].forEach((each, number) => {
-      paint(each.canvas, images[number], colours[number]);
+      paint(each.canvas, images[number], { ink: true, color: colors[number] });
       each.caption.textContent = `${info.class_names[order[number]]}, ${answer.scores[order[number]].toFixed(2)}`;
     });
-    overlay(both.canvas, images, colours);
-    words.textContent = `Sees ${order.map((label) => info.class_names[label]).join(" and ")}.`;
+    overlay(both.canvas, images, colors);
+    words.textContent = `Predicts ${order.map((label) => info.class_names[label]).join(" and ")}.`;
     announce(words.textContent);
   });
   return { id: "pairs", title: "Two digits", element, open: update, changed: update };
 }
 
-/** Two drawings on one canvas, each in its colour. */
-function overlay(canvas, images, colours) {
-  paint(canvas, images[0], colours[0]);
+/** Two reconstructions on one canvas, each in its color. */
+function overlay(canvas, images, colors) {
+  paint(canvas, images[0], { ink: true, color: colors[0] });
   const other = document.createElement("canvas");
-  paint(other, images[1], colours[1]);
+  paint(other, images[1], { ink: true, color: colors[1] });
   canvas.getContext("2d").drawImage(other, 0, 0);
 }

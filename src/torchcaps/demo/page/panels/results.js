@@ -1,4 +1,4 @@
-// Results: what was reproduced of the papers, where a folder of results is at hand.
+// Results: reproduced claims and tables of the papers, if there is a folder of results.
 
 import { get, latest } from "../api.js";
 import { make } from "../dom.js";
@@ -6,7 +6,7 @@ import { make } from "../dom.js";
 export function resultsPanel() {
   const place = make("div", {}, make("p", { class: "about" }, "Reading the folder …"));
   const element = make("div", { class: "panel" },
-    make("p", { class: "lead" }, "What was measured here beside what the papers printed, and which of their claims hold."), place);
+    make("p", { class: "lead" }, "Our values beside those of the papers, and verdicts on their claims."), place);
 
   const update = latest(async () => {
     const papers = await get("/api/results");

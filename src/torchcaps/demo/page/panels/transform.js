@@ -1,10 +1,10 @@
-// Transform: turn, slant, scale and move the drawing, and see each network's answer and pose follow.
+// Transform: rotate, shear, scale and shift the drawing, and see how predictions and poses change.
 
 import { announce, ask, latest } from "../api.js";
 import { answerCard } from "../bars.js";
 import { poseChart } from "../chart.js";
 import { make, slider } from "../dom.js";
-import { sideBySide } from "../drawing.js";
+import { isInk, sideBySide } from "../drawing.js";
 import { paint, single } from "../images.js";
 
 const degrees = (value) => `${value}°`;
@@ -17,8 +17,9 @@ const CHANGES = {
   shift_y: ["Shift down", { min: -10, max: 10, step: 0.5, value: 0, show: pixels }],
 };
 
-export function transformPanel({ models, drawing }) {
+export function transformPanel({ models, drawing, digits }) {
   const shown = sideBySide(models);
+  const noun = digits ? ["a digit", "digits"] : ["an object", "images"];
   const transform = {};
   const sliders = Object.entries(CHANGES).map(([name, [label, range]]) => {
     transform[name] = range.value;
@@ -28,7 +29,7 @@ export function transformPanel({ models, drawing }) {
     });
     return { name, control, start: range.value };
   });
-  const preview = make("canvas", { role: "img", "aria-label": "The drawing as it is changed" });
+  const preview = make("canvas", { role: "img", "aria-label": "Transformed drawing" });
   const reset = make("button", { type: "button", click: level }, "Reset");
   const cards = shown.map((info) => {
     const chart = make("div", { class: "pose-place" });
@@ -36,10 +37,11 @@ export function transformPanel({ models, drawing }) {
     return { ...answerCard(info, models, ...(info.pose_size ? [chart, words] : [])), chart, words };
   });
   const element = make("div", { class: "panel" },
-    make("p", { class: "lead" }, "Capsules claim to hold a digit's pose apart from what it is: turned or slanted, the answer ",
-      "should stay and the pose should change. A network that was trained on upright digits has never seen any other."),
+    make("p", { class: "lead" }, `Capsules are meant to represent the pose of ${noun[0]} separately from its class: when it is `,
+      "rotated or sheared, the prediction should stay and the pose should change. These networks may have been trained ",
+      `on upright ${noun[1]} only. Marks on the bars show the scores before the transform.`),
     make("div", { class: "workbench" },
-      make("div", { class: "pair" }, make("figure", {}, preview, make("figcaption", {}, "as the networks see it now")),
+      make("div", { class: "pair" }, make("figure", {}, preview, make("figcaption", {}, "network input")),
         make("div", { class: "sliders" }, ...sliders.map(({ control }) => control.element)), reset),
       make("div", { class: "cards single" }, ...cards.map((card) => card.element))));
 
@@ -49,18 +51,18 @@ export function transformPanel({ models, drawing }) {
     latest(async () => {
       const card = cards[number];
       if (drawing.empty) return void card.show(null);
-      const question = drawing.question(info);
-      upright[number] ??= await ask("/api/predict", question);
-      const answer = await ask("/api/predict", { ...question, transform });
+      const request = { ...drawing.request(info), include: ["scores", "pose", "image"] };
+      upright[number] ??= await ask("/api/predict", request);
+      const answer = await ask("/api/predict", { ...request, transform });
       const { label } = upright[number];
-      if (number === 0) paint(preview, single(answer.image));
+      if (number === 0) paint(preview, single(answer.image), { ink: isInk(info) });
       said.set(number, card.show(answer.scores, upright[number].scores));
       announce([...said.values()].join("; "));
       if (!answer.pose) return;
       const [before, after] = [upright[number].pose[label], answer.pose[label]];
-      card.chart.replaceChildren(poseChart(before, after));
+      card.chart.replaceChildren(...poseChart(before, after, info.class_names[label]));
       const moved = Math.hypot(...after.map((value, place) => value - before[place])) / Math.hypot(...before);
-      card.words.textContent = `Capsule ${info.class_names[label]} has moved by ${(100 * moved).toFixed(0)} % of its length.`;
+      card.words.textContent = `Capsule ${info.class_names[label]} moved by ${(100 * moved).toFixed(0)} % of its length.`;
     }),
   );
 

@@ -1,0 +1,210 @@
+"""What the learning trials change that is no setting: the start of a network, its class layer, the optimizer."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn, optim
+
+from torchcaps.layers.nonlinearity import TypeBatchNorm
+from torchcaps.models.hinton2018 import MatrixCapsNet
+from torchcaps.train.optimizers import OptimizerRecord, optimizers
+
+Change = Callable[[MatrixCapsNet], None]
+ADAM_STATE = frozenset({"step", "exp_avg", "exp_avg_sq"})
+
+
+def register(name: str, kind: type[optim.Optimizer], **settings: Any) -> dict[str, str]:
+    """Register an optimizer for a trial; return the setting that chooses it."""
+    if name not in optimizers:
+        build = partial(kind, **settings)
+        record = OptimizerRecord(name, "trial", kind, lambda parameters, rate: build(parameters, lr=rate), ADAM_STATE)
+        optimizers.add(record)
+    return {"optimizer": name}
+
+
+def scale_primary_poses(factor: float) -> Change:
+    """Scale the poses of a new network's primary capsules."""
+
+    def change(model: MatrixCapsNet) -> None:
+        conv, count = model.primary.conv, model.primary.types * model.primary.size
+        with torch.no_grad():
+            conv.weight[:count] *= factor
+            conv.bias[:count] *= factor
+
+    return change
+
+
+def shift_primary_activations(logit: float) -> Change:
+    """Add to the logits of a new network's primary capsules."""
+
+    def change(model: MatrixCapsNet) -> None:
+        with torch.no_grad():
+            model.primary.conv.bias[model.primary.types * model.primary.size :] += logit
+
+    return change
+
+
+def scale_convolution(factor: float) -> Change:
+    """Scale the first convolution; the primary capsules compensate for it."""
+
+    def change(model: MatrixCapsNet) -> None:
+        with torch.no_grad():
+            model.features[0].weight *= factor
+            model.features[0].bias *= factor
+            model.primary.conv.weight /= factor
+
+    return change
+
+
+def start_poses_at_identity(factor: float) -> Change:
+    """Let the biases of a new network's primary poses be the identity matrix times a factor."""
+
+    def change(model: MatrixCapsNet) -> None:
+        with torch.no_grad():
+            biases = model.primary.conv.bias[: model.primary.types * model.primary.size].view(-1, 4, 4)
+            biases.copy_(factor * torch.eye(4).expand_as(biases))
+
+    return change
+
+
+def start_filters_as_cosines(gain: float) -> Change:
+    """Start the first convolution with cosines of rising frequency, each with both signs."""
+
+    def change(model: MatrixCapsNet) -> None:
+        conv = model.features[0]
+        side = conv.kernel_size[0]
+        places = torch.arange(side) + 0.5
+        waves = torch.stack([(math.pi * places * number / side).cos() for number in range(side)])
+        waves = waves / waves.norm(dim=1, keepdim=True)
+        pairs = sorted(itertools.product(range(side), repeat=2), key=lambda pair: pair[0] ** 2 + pair[1] ** 2)
+        chosen = pairs[: conv.out_channels // 2]
+        filters = torch.stack([torch.outer(waves[row], waves[column]) for row, column in chosen])
+        filters *= gain * torch.tensor([(1 + row**2 + column**2) ** 0.25 for row, column in chosen]).view(-1, 1, 1)
+        with torch.no_grad():
+            conv.weight.copy_(torch.cat([filters, -filters]).unsqueeze(1).expand_as(conv.weight))
+            conv.bias.zero_()
+
+    return change
+
+
+def normalize_features(factor: float) -> Change:
+    """Batch normalization of the first convolution's maps, without parameters, times a factor."""
+
+    def change(model: MatrixCapsNet) -> None:
+        model.features.append(nn.BatchNorm2d(model.features[0].out_channels, affine=False))
+        with torch.no_grad():
+            model.primary.conv.weight *= factor
+
+    return change
+
+
+def normalize_by_batch(model: MatrixCapsNet) -> None:
+    """Batch normalization of the poses of each type in both convolutional capsule layers, without parameters."""
+    for layer in list(model.capsules)[:2]:
+        layer.nonlinearity = TypeBatchNorm(layer.routing.shape.parents)
+
+
+def scale_class_lambda(factor: float) -> Change:
+    """Scale the inverse temperature of the class layer."""
+
+    def change(model: MatrixCapsNet) -> None:
+        routing = list(model.capsules)[-1].routing
+        routing.temperatures = tuple(factor * each for each in routing.temperatures)
+
+    return change
+
+
+def widen_class_logits(factor: float, lowest: float) -> Change:
+    """Scale the class layer's lambda, and move beta_a so that a class without votes has this logit."""
+
+    def change(model: MatrixCapsNet) -> None:
+        scale_class_lambda(factor)(model)
+        routing = list(model.capsules)[-1].routing
+        with torch.no_grad():
+            routing.beta_a.fill_(lowest / routing.temperatures[-1])
+
+    return change
+
+
+def adam(beta1: float, beta2: float) -> dict[str, str]:
+    """Adam with other betas."""
+    name = f"adam-{beta1}-{beta2}"
+    return register(name, type(name, (optim.Adam,), {}), betas=(beta1, beta2), fused=True)
+
+
+class AdamByRank(optim.Adam):
+    """Adam whose learning rate has a factor for convolutions, one for transforms, and one for vectors."""
+
+    factors: dict[int, float]
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float) -> None:
+        groups: dict[int, list[nn.Parameter]] = {}
+        for each in parameters:
+            groups.setdefault(each.ndim, []).append(each)
+        super().__init__([{"params": group, "rank": rank} for rank, group in groups.items()], lr=lr, fused=True)
+
+    def step(self, closure: Any = None) -> Any:
+        rates = [group["lr"] for group in self.param_groups]
+        for group, rate in zip(self.param_groups, rates, strict=True):
+            group["lr"] = rate * self.factors[group["rank"]]
+        found = super().step(closure)
+        for group, rate in zip(self.param_groups, rates, strict=True):
+            group["lr"] = rate
+        return found
+
+
+def rates(convolutions: float = 1.0, transforms: float = 1.0, vectors: float = 1.0) -> dict[str, str]:
+    """Adam with learning rates by rank; both convolutions have rank 4, the transforms rank 3."""
+    name = f"adam-{convolutions}-{transforms}-{vectors}"
+    factors = {4: convolutions, 3: transforms, 1: vectors}
+    return register(name, type(name, (AdamByRank,), {"factors": factors}))
+
+
+def orthogonalize(matrix: Tensor, steps: int = 5) -> Tensor:
+    """Replace the singular values of a matrix by about 1, by a Newton-Schulz iteration."""
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    wide = wide / (wide.norm() + 1e-12)
+    for _ in range(steps):
+        gram = wide @ wide.T
+        wide = 3.4445 * wide + (-4.7750 * gram + 2.0315 * gram @ gram) @ wide
+    return wide if matrix.shape[0] <= matrix.shape[1] else wide.T
+
+
+class Muon(optim.Adam):
+    """Orthogonalized momentum for matrices; Adam for vectors."""
+
+    momentum = 0.95
+    scale = 1.0
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        held: list[tuple[nn.Parameter, Tensor]] = []
+        for group in self.param_groups:
+            for each in group["params"]:
+                if each.ndim < 3 or each.grad is None:
+                    continue
+                gradient = each.grad
+                average = self.state[each].setdefault("momentum", torch.zeros_like(gradient))
+                average.lerp_(gradient, 1 - self.momentum)
+                chosen = gradient.lerp(average, self.momentum)
+                flat = chosen.flatten(1) if each.ndim == 4 else chosen.flatten(0, 1)
+                size = 0.2 * max(flat.shape) ** 0.5 * self.scale
+                each.sub_(orthogonalize(flat).view_as(each), alpha=size * group["lr"])
+                held.append((each, gradient))
+                each.grad = None
+        found = super().step(closure)
+        for each, gradient in held:
+            each.grad = gradient
+        return found
+
+
+def muon(momentum: float = 0.95, scale: float = 1.0) -> dict[str, str]:
+    """Muon, whose updates are as large as those of Adam."""
+    name = f"muon-{momentum}-{scale}"
+    return register(name, type(name, (Muon,), {"momentum": momentum, "scale": scale}))

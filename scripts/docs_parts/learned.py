@@ -1,0 +1,95 @@
+"""What was learned from all papers: verdicts by topic, what is open and what it costs, and the compute spent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from docs_parts.found import all_evidence
+from docs_parts.marks import Maker, table
+from docs_parts.papers import claim_verdicts
+from torchcaps.html import escape_markdown
+from torchcaps.reproduce.estimate import images_shown, job_cost
+from torchcaps.reproduce.jobs import Job, digest
+from torchcaps.reproduce.report import ClaimVerdicts, describe_verdict, remaining_jobs
+from torchcaps.reproduce.results import CellResult
+from torchcaps.reproduce.spec import TOPICS
+from torchcaps.reproduce.tables import format_value
+from torchcaps.reproduce.verdicts import VERDICTS, ClaimVerdict, ComparisonResult
+from torchcaps.train import RunConfig
+
+
+def learned(results: Path, topic: str) -> str:
+    """What is settled about a topic, by which figure, and what is open."""
+    if topic not in TOPICS:
+        raise SystemExit(f"there is no topic '{topic}': one of {', '.join(TOPICS)}")
+    claims = {
+        paper: [(profile, each) for profile, each in judged if each.claim.topic == topic]
+        for paper, judged in claim_verdicts(results).items()
+    }
+    lines = [
+        _settled(paper, each)
+        for verdict in VERDICTS[:-1]
+        for paper, judged in claims.items()
+        for _, each in judged
+        if each.verdict == verdict
+    ]
+    return "\n".join(lines or ["- Nothing is settled yet."]) + f"\n- {_open(results, claims)}"
+
+
+def _settled(paper: str, found: ClaimVerdict) -> str:
+    """A claim with its verdict and the first comparison that has the same verdict."""
+    index = next((i for i, each in enumerate(found.comparisons) if each.verdict == found.verdict), 0)
+    deciding, asked = found.comparisons[index], found.claim.comparisons[index]
+    more = len(found.comparisons) - 1
+    others = f"; {more} more comparison{'' if more == 1 else 's'}" if more else ""
+    difference = "difference " if sum(map(len, asked.terms())) > 1 else ""
+    figure = f"{escape_markdown(deciding.statement)}: {difference}{_figure(deciding)}{others}"
+    statement = escape_markdown(found.claim.statement.rstrip("."))
+    return f"- **{describe_verdict(found)}**: {statement} ([{paper}](papers/{paper}.md)). {figure}."
+
+
+def _figure(found: ComparisonResult) -> str:
+    """The value of a comparison with its interval."""
+    if found.interval is None:
+        return found.verdict
+    interval = found.interval
+    low, center, high = (format_value(value, found.unit) for value in (interval.low, interval.center, interval.high))
+    spread = f" {found.unit} (95 % interval {low} to {high})" if interval.half_width else ""
+    return f"{center}{spread}"
+
+
+def _open(results: Path, claims: dict[str, ClaimVerdicts]) -> str:
+    """How many claims are not testable yet, of which papers, and the core-hours to test them."""
+    counts = Counter(
+        {paper: sum(each.verdict == VERDICTS[-1] for _, each in judged) for paper, judged in claims.items()}
+    )
+    if not counts.total():
+        return "All claims on this were tested."
+    jobs, known = list[Job](), list[CellResult]()
+    for paper, profiles in all_evidence(results).items():
+        jobs += remaining_jobs(profiles, claims[paper])
+        known += [result for each in profiles for result in each.all_results()]
+    papers = ", ".join(f"{number} of [{paper}](papers/{paper}.md)" for paper, number in counts.items() if number)
+    plural = "claim is" if counts.total() == 1 else "claims are"
+    return f"**Open:** {counts.total()} {plural} not testable yet ({papers}); about {job_cost(jobs, known)} core-hours."
+
+
+def compute_spent(results: Path) -> str:
+    """Trainings, images shown and core-hours behind the result files of each paper."""
+    rows = []
+    for paper, profiles in all_evidence(results).items():
+        runs: dict[str, tuple[float, float]] = {}
+        for result in (result for each in profiles for result in each.all_results()):
+            if result.training and result.training_seconds:
+                hours = result.training_seconds * int(result.environment.get("threads") or 1) / 3600
+                runs[digest(result.training)] = images_shown(RunConfig(**result.training)), hours
+        if runs:
+            images, hours = (sum(each) for each in zip(*runs.values(), strict=True))
+            rows.append([f"[{paper}](papers/{paper}.md)", f"{len(runs):,}", f"{images / 1e6:.1f}", f"{hours:.1f}"])
+    return table(["paper", "trainings", "million images", "core-hours"], rows, numbers=3)
+
+
+def makers(results: Path) -> dict[str, Maker]:
+    return {"learned": partial(learned, results), "compute-spent": partial(compute_spent, results)}

@@ -1,0 +1,1 @@
+"""Reading files: downloads with checksums, binary formats, pictures, the cache."""

@@ -1,0 +1,99 @@
+r"""Winograd's convolution with 3x3 kernels: the results of ``F.conv2d`` with 2.25 times fewer multiplications.
+
+Lavin, Gray: Fast Algorithms for Convolutional Neural Networks, 2016, https://arxiv.org/abs/1509.09308, section 4.1.
+
+.. math:: Y = A^T [(G g G^T) \odot (B^T d B)] A
+
+Here d are 4x4 pixels, g is a kernel and Y are 2x2 outputs. The gradient of the pixels is the same convolution with
+rotated kernels, and that of a kernel is G^T [(A dY A^T) ⊙ (B^T d B)] G. The transforms are the loops in
+``winograd_loops``. The plain definition is ``torch.nn.functional.conv2d``; a test compares the two.
+
+Letters: B images, C and C' channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torchcaps.kernels.dispatch import on_threads
+
+LANES = 16  # channels that are computed at once
+_G = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]])
+
+
+def winograd_convolution(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Convolution with stride 1 and padding 1: (B, C, H, W), (C', C, 3, 3) to (B, C', H, W), channels last.
+
+    C and C' must be multiples of 16.
+    """
+    result: Tensor = _Winograd.apply(maps, weight, bias)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Winograd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(maps, weight, bias)
+        return _convolve(maps, weight.detach(), bias)
+
+    @staticmethod
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
+        maps, weight, bias = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # create_graph=True
+            inputs = [each for each, needed in zip((maps, weight, bias), wanted, strict=True) if needed]
+            found = iter(torch.autograd.grad(F.conv2d(maps, weight, bias, 1, 1), inputs, slopes, create_graph=True))
+            return tuple(next(found) if needed else None for needed in wanted)
+        dmaps = _convolve(slopes, weight.flip(2, 3).transpose(0, 1), None) if wanted[0] else None
+        dweight = _weight_gradient(maps, slopes) if wanted[1] else None
+        return dmaps, dweight, slopes.sum((0, 2, 3)) if wanted[2] else None
+
+
+def _convolve(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    from torchcaps.kernels.winograd_loops import convolve
+
+    kernels = torch.einsum("aj,ocjk,bk->abco", _G, weight, _G).flatten(0, 1).contiguous().numpy()  # (16, C, C')
+    offset = weight.new_zeros(len(weight)) if bias is None else bias.detach()
+    source, added = _lanes(maps), offset.contiguous().view(-1, LANES).numpy()
+    result = maps.new_empty(*source.shape[:3], len(added), LANES)
+    target = result.numpy()
+
+    def some_images(first: int, last: int) -> None:
+        convolve(source, kernels, added, target, *_buffers(source, len(added)), first, last)
+
+    on_threads(some_images, len(maps))
+    return result.flatten(3).permute(0, 3, 1, 2)
+
+
+def _weight_gradient(maps: Tensor, slopes: Tensor) -> Tensor:
+    from torchcaps.kernels.winograd_loops import add_kernel_gradients
+
+    source, gradient = _lanes(maps), _lanes(slopes)
+
+    def some_images(first: int, last: int) -> Tensor:
+        result = maps.new_zeros(16, maps.shape[1], slopes.shape[1])
+        add_kernel_gradients(source, gradient, result.numpy(), *_buffers(source, gradient.shape[3]), first, last)
+        return result
+
+    total = torch.stack(on_threads(some_images, len(maps))).sum(0).unflatten(0, (4, 4))
+    return torch.einsum("aj,abco,bk->ocjk", _G, total, _G)
+
+
+def _lanes(maps: Tensor) -> Any:
+    """Maps (B, C, H, W) as an array (B, H, W, C/16, 16): a view if they are channels-last."""
+    return maps.detach().permute(0, 2, 3, 1).contiguous().unflatten(3, (-1, LANES)).numpy()
+
+
+def _buffers(maps: Any, outputs: int) -> tuple[Any, ...]:
+    """Memory for a padded image, and for the tiles before and after the product."""
+    from torchcaps.kernels.winograd_loops import TILES
+
+    height, width, inputs = maps.shape[1:4]
+    padded = np.zeros((height + height % 2 + 2, width + width % 2 + 2, inputs, LANES), np.float32)
+    # One row more than tiles: at a distance of a power of two, the 16 numbers of a tile would share cache sets.
+    return padded, *(np.zeros((16, TILES + 1, vectors, LANES), np.float32) for vectors in (inputs, outputs))

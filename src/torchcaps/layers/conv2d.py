@@ -1,0 +1,59 @@
+"""A convolution that uses the fastest of several forms on a CPU."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.kernels.autotune import Case, form_is_chosen, worth_measuring
+from torchcaps.kernels.convolution import spectral_convolution
+from torchcaps.kernels.dispatch import fused_is_chosen, kernel_choice, runs_compiled
+from torchcaps.kernels.winograd import winograd_convolution
+
+
+class Conv2d(nn.Conv2d):
+    """``torch.nn.Conv2d`` with the same weights and the same results, faster for many layers on small maps.
+
+    Wide kernels without padding can use a Fourier transform, and 3x3 kernels with stride 1 and padding 1 Winograd's
+    algorithm. The form is autotuned once for each layer and batch size, see ``torchcaps doctor``;
+    ``TORCHCAPS_KERNELS=plain`` always uses PyTorch's.
+
+    >>> Conv2d(1, 4, 9)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 4, 20, 20])
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        form = self._form(images)
+        if form == "winograd":
+            return winograd_convolution(images, self.weight, self.bias)
+        if form == "spectral":
+            maps = spectral_convolution(images, self.weight, self.stride[0])
+            return maps if self.bias is None else maps + self.bias.view(-1, 1, 1)
+        return super().forward(images)
+
+    def _form(self, images: Tensor) -> str:
+        asked = kernel_choice()
+        if not fused_is_chosen() or torch.is_autocast_enabled("cpu"):
+            return "pytorch"
+        if not (runs_compiled(images) and runs_compiled(self.weight)):
+            return "pytorch"
+        padded = self.padding == (1, 1) and self.kernel_size == (3, 3) and self.padding_mode == "zeros"
+        usual = self.groups == 1 and self.dilation == (1, 1) and (self.padding == (0, 0) or padded)
+        square = self.kernel_size[0] == self.kernel_size[1] and self.stride[0] == self.stride[1]
+        if not (usual and square and images.ndim == 4 and images.shape[2] == images.shape[3] >= self.kernel_size[0]):
+            return "pytorch"
+        learns = torch.is_grad_enabled() and self.weight.requires_grad
+        attacked = torch.is_grad_enabled() and images.requires_grad
+        case = Case(
+            # Rounded down to a power of two.
+            batch=1 << (max(1, len(images)).bit_length() - 1),
+            inputs=self.in_channels,
+            outputs=self.out_channels,
+            size=images.shape[2],
+            kernel=self.kernel_size[0],
+            stride=self.stride[0],
+            mode="training" if learns else "attack" if attacked else "inference",
+            threads=torch.get_num_threads(),
+            form="winograd" if padded else "spectral",
+        )
+        return case.form if worth_measuring(case) and (asked == "fast" or form_is_chosen(case)) else "pytorch"
