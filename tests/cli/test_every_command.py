@@ -16,6 +16,7 @@ from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from torchcaps.cli import console
 from torchcaps.cli.bench import print_result
 from torchcaps.cli.main import app, main
+from torchcaps.models.registry import models, setting_rows
 
 ROOT = Path(__file__).parents[2]
 # These make something and list nothing: a page, a service, files.
@@ -46,6 +47,9 @@ def test_every_listing_has_json(name: str) -> None:
         "models",
         "routings",
         "components",
+        "losses",
+        "optimizers",
+        "schedules",
         "attacks",
         "datasets",
         "papers",
@@ -70,6 +74,9 @@ def test_listings_print_only_json(run: Run, command: str) -> None:  # noqa: F811
         ("models capsnet", "name"),
         ("routings", "name"),
         ("components", "name"),
+        ("losses", "name"),
+        ("optimizers", "name"),
+        ("schedules", "name"),
         ("attacks", "name"),
         ("datasets", "name"),
         ("weights", "name"),
@@ -90,6 +97,16 @@ def test_settings_have_the_default_of_both_sizes(run: Run) -> None:  # noqa: F81
     said = run("models", "capsnet")
     assert "filters  [default: 64; in paper size: 256]\n" in said
     assert "kernel  [default: 9]\n" in said
+    assert said.startswith("capsnet: two convolutions")
+    assert "--set filters=64" in said
+    assert "None" not in said
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_every_setting_of_every_model_has_a_meaning(name: str) -> None:
+    for row in setting_rows(name):
+        assert row.meaning, row.name
+        assert not row.meaning.startswith("as in"), row.name
 
 
 def test_a_wide_table_becomes_a_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +178,14 @@ def test_components_of_every_registry_are_listed(run: Run) -> None:  # noqa: F81
     for registry in (transforms, nonlinearities, losses, optimizers):
         assert [row["name"] for row in rows if row["kind"] == registry.kind] == registry.names()
     assert all(row["name"] in run("components") for row in rows)
+    for kind, command in (("loss", "losses"), ("optimizer", "optimizers"), ("schedule", "schedules")):
+        assert json.loads(run(command, "--json")) == [row for row in rows if row["kind"] == kind]
+        assert f"see 'torchcaps {command}'" in " ".join(run("train", "--help").split()) or kind == "optimizer"
+
+
+def test_a_listing_starts_with_the_name_to_type(run: Run) -> None:  # noqa: F811
+    for name in ("dense", "squash", "margin", "adam", "step"):
+        assert re.search(rf"^\W*{name}\b", run("components"), re.MULTILINE), name
 
 
 @pytest.mark.parametrize(
