@@ -43,6 +43,7 @@ def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None: 
     assert "<h1>Comparison on photos</h1>" in page
     assert "<td>dark</td><td>8</td><td>2</td>" in page
     assert "imbalanced: &#x27;bright&#x27; has 40 training images" in page
+    assert "--balance weights or sample" in page
     assert "broken.png cannot be read" in page
     settings = (tmp_path / "cmp" / "convnet-avg-filters-4-seed0" / "config.yaml").read_text(encoding="utf-8")
     assert f"data: images:{photos},size=32,grey=0" in settings.replace("\n  ", " "), "absolute"
