@@ -187,13 +187,16 @@ def sized_like(data: str, image_shape: tuple[int, int, int]) -> str:
     return data + size + ("" if "grey" in chosen else f",grey={int(channels == 1)}")
 
 
-def describe_own_images(data: str, *, quiet: bool) -> None:
-    """Print class counts and warnings for a user's own images before training; nothing for a known dataset."""
+def describe_own_images(data: str, *, quiet: bool, like: str | None = None) -> None:
+    """Print class counts and warnings for a user's own images before training; nothing for a known dataset.
+
+    ``like`` is the trained network that determines the size of the images.
+    """
     from torchcaps.compare.own_images import is_own_images, summarize_images
 
     if not is_own_images(data):
         return
-    summary = summarize_images(data)
+    summary = summarize_images(data, f"as for {like}" if like else "as requested")
     if not quiet:
         console.print_table("Images", ("class", "training", "test"), summary.rows, numbers=2)
         console.out.print(summary.text, soft_wrap=True)

@@ -120,7 +120,7 @@ def train_command(
             merged = same | merged | {"options": same["options"] | merged.get("options", {}), "start_from": source.name}
             merged["data"] = o.sized_like(merged.get("data", "mnist"), source.config.image_shape)
         settings = resolve(**merged)
-        o.describe_own_images(settings.data, quiet=json)
+        o.describe_own_images(settings.data, quiet=json, like=source.name if source else None)
         settings.check_model()  # errors in the settings or the data should come before a directory is created
         o.show_backbone(settings, quiet=json)
         splits = training_splits(settings)
