@@ -13,7 +13,7 @@ import torchcaps
 from torchcaps.data.base import as_floats
 from torchcaps.errors import TorchcapsError
 from torchcaps.pretrained import Card, find_card, list_pretrained, load_samples
-from torchcaps.pretrained.loading import ROOT, load_pretrained, read_card
+from torchcaps.pretrained.loading import ROOT, load_pretrained, load_trained, open_trained, output_folder, read_card
 from torchcaps.train import fit_run, new_run, resolve
 from torchcaps.train.objective import correct
 
@@ -115,3 +115,16 @@ def test_bundling_a_run(tmp_path: Path) -> None:
 def test_no_samples_for_unknown_or_strange_names() -> None:
     assert load_samples("no-such-data") is None
     assert load_samples("../mnist") is None
+
+
+def test_output_of_a_command_does_not_hide_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``evaluate NAME`` writes into ./NAME, and the next command must still find the weights."""
+    monkeypatch.chdir(tmp_path)
+    name = "convnet-avg-mnist-laptop"
+    output_folder(open_trained(name), "evaluation").mkdir(parents=True)
+    assert open_trained(name).path == ROOT / name
+    assert load_trained(name).config.data == "mnist"
+    run = new_run(resolve(model="convnet-avg", data="glyphs", options={"filters": 4}), tmp_path / "mine")
+    (tmp_path / name).rename(tmp_path / "output")
+    run.path.rename(tmp_path / name)
+    assert open_trained(name).config().data == "glyphs", "a run of that name comes first"
