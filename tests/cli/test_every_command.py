@@ -16,6 +16,7 @@ from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from torchcaps.cli import console
 from torchcaps.cli.bench import print_result
 from torchcaps.cli.main import app, main
+from torchcaps.evaluate.robustness import protocols
 from torchcaps.models.registry import models, setting_rows
 
 ROOT = Path(__file__).parents[2]
@@ -159,6 +160,11 @@ def test_a_long_title_wraps_where_the_cells_are_short(
 @pytest.mark.parametrize("name", COMMANDS)
 def test_flags_have_no_value(run: Run, name: str) -> None:  # noqa: F811
     assert "bool" not in run(*name.split(), "--help").lower()
+
+
+def test_help_names_all_robustness_tests(run: Run) -> None:  # noqa: F811
+    said = " ".join(run("evaluate", "--help").split())
+    assert all(f" {name}" in said for name in protocols.names())
 
 
 def test_listings_agree_with_the_registries(run: Run) -> None:  # noqa: F811

@@ -25,7 +25,7 @@ def evaluate_command(
         str | None,
         typer.Option(
             help="Comma-separated list of robustness tests: affnist, affnist-45, affnist-official, multimnist, acgan, "
-            "viewpoint."
+            "viewpoint, corruptions, rotation-translation."
         ),
     ] = None,
     attack: Annotated[
