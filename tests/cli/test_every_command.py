@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -254,3 +255,13 @@ def test_help_fits_in_80_columns_and_shows_defaults(run: Run, monkeypatch: pytes
         said = run(*group, "--help")
         assert "..." not in said.partition("Commands:")[2], f"a summary is cut:\n{said}"
     assert "[default: mnist]" in " ".join(run("train", "--help").split())
+
+
+def test_a_warning_of_the_library_is_printed_once_and_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its path can be copied from a narrow terminal."""
+    console.log_to_console()
+    console.log_to_console()  # every command in this process
+    sentence = f"the plugin /{'long-folder/' * 10}mine.py is not loaded"
+    for _ in range(2):
+        logging.getLogger("torchcaps.plugins").warning(sentence)
+    assert capsys.readouterr().err == f"Warning: {sentence}\n"
