@@ -1,8 +1,8 @@
 """Training speed and memory at 128x128 RGB with 8 classes, one thread: python -m benchmarks.large_images [MODEL ...]
 
 Each model runs in a process of its own, so that the peak of its memory is its own. A step is the objective of a
-training run, its backward pass and the optimizer, on random images in batches of 32. Results are written to
-results/large-images.json.
+training run, its backward pass and the optimizer, on random images in batches of 32. Seconds are processor time, so
+that a busy machine changes little. Results are written to results/large-images.json.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def measure(name: str) -> dict[str, object]:
     images, labels = torch.rand(BATCH, *model.image_shape), torch.randint(CLASSES, (BATCH,))
     seconds = []
     for _ in range(WARM_UP + STEPS):
-        began = time.perf_counter()
+        began = time.process_time()
         loss, output = objective(images, labels, None, 0.5)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         model.after_step(output, labels)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
     return {
         "model": name,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),

@@ -69,6 +69,18 @@ def test_files_by_name_and_a_model_without_names(digits: Path) -> None:
     assert all(abs(sum(each.probabilities) - 1) < 1e-5 for each in found.answers)
 
 
+def test_several_files_and_directories(digits: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "link.png").symlink_to(digits / "broken.png")
+    first, second = sorted(digits.glob("00*"))[0], digits / "more"
+    found = predict(TAG, [first, second, tmp_path / "nowhere.png", tmp_path / "other"])
+    assert [each.path for each in found.answers] == [first, *sorted(second.glob("*"))]
+    assert set(found.broken) == {tmp_path / "nowhere.png", tmp_path / "other" / "link.png"}
+    assert "outside" in found.broken[tmp_path / "other" / "link.png"], "links in a directory must not leave it"
+    with pytest.raises(TorchcapsError, match="nowhere does not exist: give an image file"):
+        predict(TAG, [tmp_path / "nowhere"])
+
+
 def test_least_sure_and_table(tmp_path: Path) -> None:
     made = Predictions(
         ("cat", "dog"),
@@ -125,7 +137,7 @@ def test_command(torchcaps_command: Command, digits: Path, tmp_path: Path) -> No
     assert "Least confident predictions (20): least-sure.png" in done.stdout
     assert (tmp_path / "least-sure.png").is_file()
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 22
-    one = torchcaps_command("predict", TAG, str(digits / "more"), "--json")
+    one = torchcaps_command("predict", TAG, *map(str, sorted((digits / "more").glob("*"))), "--json")
     assert len(json.loads(one.stdout)["pictures"]) == 10
     written = {path.name for path in tmp_path.iterdir()}
     assert written <= {"least-sure.png", "out.csv"}, "no file that nobody asked for"

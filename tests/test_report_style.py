@@ -36,3 +36,22 @@ def test_a_wide_table_uses_the_window_and_then_shows_a_scroll_bar(columns: int) 
             assert (bar > 0) == scrolls, "a table that is cut has a visible scroll bar"
             assert not (columns == 10 and width == 1200 and scrolls), "ten columns fit on a desktop"
         browser.close()
+
+
+def test_the_long_name_of_a_model_wraps() -> None:
+    """A comparison names a model with all of its settings."""
+    from playwright.sync_api import sync_playwright
+
+    name = "capsnet:routing=mine,routing_options.sharpness=2.0,learning_rate=0.002,reconstruction_weight=0.005"
+    row = [html_cell(name), *(html_cell("81.94 ± 27.39") for _ in range(5))]
+    body = f"<h1>{name}</h1><h2>Reconstructions by {name}</h2><p>{name} minus capsnet</p>{html_table(row, [row] * 3)}"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page = browser.new_page()
+        page.set_content(html_page("Report", body))
+        for width in (1200, 390):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.set_viewport_size({"width": 1200, "height": 800})
+        assert page.evaluate("(table => table.scrollWidth <= table.clientWidth)(document.querySelector('.table'))")
+        browser.close()

@@ -26,8 +26,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> TorchcapsError:
     names = sorted(known)
     name = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."  # may come from an untrusted file
     nearest = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean '{nearest[0]}'? " if nearest else ""
-    return TorchcapsError(f"{kind} '{name}' is unknown: {hint}One of: {', '.join(names)}")
+    hint = f": did you mean '{nearest[0]}'?" if nearest else "."
+    return TorchcapsError(f"{kind} '{name}' is unknown{hint} One of: {', '.join(names)}")
 
 
 def need_extra(extra: str, purpose: str, *modules: str) -> None:

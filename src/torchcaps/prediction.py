@@ -7,8 +7,9 @@ import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -94,7 +95,7 @@ def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Pat
     Args:
         model: a loaded model, a run directory, or the name of pretrained weights. Only the latter two have the
             reconstruction errors of validation images, for ``percentile`` and ``unusual``.
-        pictures: a file, a directory, which is searched recursively, or several paths.
+        pictures: a file, a directory, which is searched recursively, or several of both.
     """
     reference = None
     if not isinstance(model, Model):
@@ -102,12 +103,14 @@ def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Pat
         model, reference = trained.model, trained.errors
     model.eval()
     size, grey = picture_form(model.image_shape)
-    paths, boundary = list_pictures(pictures)
+    files = list_pictures(pictures)
     answers, broken = list[Prediction](), dict[Path, str]()
-    with progress_bar("predicting", len(paths)) as advance:
-        for part in chunks(len(paths), AT_ONCE):
-            read = read_pictures(paths[part], boundary=boundary, size=size, grey=grey)
-            pairs = list(zip(paths[part], read, strict=True))
+    with progress_bar("predicting", len(files)) as advance:
+        for part in chunks(len(files), AT_ONCE):
+            pairs: list[tuple[Path, Tensor | str]] = []
+            for boundary, group in groupby(files[part], key=lambda file: file.boundary):
+                paths = [file.path for file in group]
+                pairs += zip(paths, read_pictures(paths, boundary=boundary, size=size, grey=grey), strict=True)
             good = [(path, pixels) for path, pixels in pairs if isinstance(pixels, Tensor)]
             broken |= {path: problem for path, problem in pairs if isinstance(problem, str)}
             if good:
@@ -134,20 +137,32 @@ def probabilities(model: Model, images: Tensor) -> tuple[Tensor, Tensor | None]:
     return output.logits.softmax(1).cpu(), reconstruction_errors(model, pixels, output)
 
 
-def list_pictures(given: str | Path | Iterable[str | Path]) -> tuple[list[Path], Path | None]:
-    """Return the image files, and the directory that links must not leave; None if the files were given by name."""
+class PictureFile(NamedTuple):
+    """An image file, and the directory that it must not leave as a link; None if the file was given by name."""
+
+    path: Path
+    boundary: Path | None
+
+
+def list_pictures(given: str | Path | Iterable[str | Path]) -> list[PictureFile]:
+    """Return the image files that were given, and those in directories that were given."""
     if not isinstance(given, str | Path):
-        return [Path(each) for each in given], None
+        paths = [Path(each) for each in given]
+        if len(paths) != 1:  # one of several that is missing is reported and skipped
+            return [
+                file for each in paths for file in (list_pictures(each) if each.is_dir() else [PictureFile(each, None)])
+            ]
+        given = paths[0]
     root = Path(given)
     if not root.is_dir():
         if not root.exists():
             raise TorchcapsError(f"{root} does not exist: give an image file, or a directory of images")
-        return [root], None
+        return [PictureFile(root, None)]
     inside = (path for path in sorted(root.rglob("*")) if is_picture(path))
     paths = [path for path in inside if not any(part.startswith(".") for part in path.relative_to(root).parts)]
     if not paths:
         raise TorchcapsError(f"{root} has no images: give a directory with PNG, JPEG or similar files")
-    return paths, root.resolve()
+    return [PictureFile(path, root.resolve()) for path in paths]
 
 
 NUMBER = re.compile(r"-\d+(\.\d*)?([eE][+-]?\d+)?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from torchcaps.cli import console
 from torchcaps.cli.bench import print_result
 from torchcaps.cli.main import app, main
+from torchcaps.evaluate.robustness import protocols
+from torchcaps.models.registry import models, setting_rows
 
 ROOT = Path(__file__).parents[2]
 # These make something and list nothing: a page, a service, files.
@@ -46,6 +49,9 @@ def test_every_listing_has_json(name: str) -> None:
         "models",
         "routings",
         "components",
+        "losses",
+        "optimizers",
+        "schedules",
         "attacks",
         "datasets",
         "papers",
@@ -70,6 +76,9 @@ def test_listings_print_only_json(run: Run, command: str) -> None:  # noqa: F811
         ("models capsnet", "name"),
         ("routings", "name"),
         ("components", "name"),
+        ("losses", "name"),
+        ("optimizers", "name"),
+        ("schedules", "name"),
         ("attacks", "name"),
         ("datasets", "name"),
         ("weights", "name"),
@@ -90,6 +99,16 @@ def test_settings_have_the_default_of_both_sizes(run: Run) -> None:  # noqa: F81
     said = run("models", "capsnet")
     assert "filters  [default: 64; in paper size: 256]\n" in said
     assert "kernel  [default: 9]\n" in said
+    assert said.startswith("capsnet: two convolutions")
+    assert "--set filters=64" in said
+    assert "None" not in said
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_every_setting_of_every_model_has_a_meaning(name: str) -> None:
+    for row in setting_rows(name):
+        assert row.meaning, row.name
+        assert not row.meaning.startswith("as in"), row.name
 
 
 def test_a_wide_table_becomes_a_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +163,11 @@ def test_flags_have_no_value(run: Run, name: str) -> None:  # noqa: F811
     assert "bool" not in run(*name.split(), "--help").lower()
 
 
+def test_help_names_all_robustness_tests(run: Run) -> None:  # noqa: F811
+    said = " ".join(run("evaluate", "--help").split())
+    assert all(f" {name}" in said for name in protocols.names())
+
+
 def test_listings_agree_with_the_registries(run: Run) -> None:  # noqa: F811
     from torchcaps.attacks import attacks
     from torchcaps.data import datasets
@@ -161,6 +185,14 @@ def test_components_of_every_registry_are_listed(run: Run) -> None:  # noqa: F81
     for registry in (transforms, nonlinearities, losses, optimizers):
         assert [row["name"] for row in rows if row["kind"] == registry.kind] == registry.names()
     assert all(row["name"] in run("components") for row in rows)
+    for kind, command in (("loss", "losses"), ("optimizer", "optimizers"), ("schedule", "schedules")):
+        assert json.loads(run(command, "--json")) == [row for row in rows if row["kind"] == kind]
+        assert f"see 'torchcaps {command}'" in " ".join(run("train", "--help").split()) or kind == "optimizer"
+
+
+def test_a_listing_starts_with_the_name_to_type(run: Run) -> None:  # noqa: F811
+    for name in ("dense", "squash", "margin", "adam", "step"):
+        assert re.search(rf"^\W*{name}\b", run("components"), re.MULTILINE), name
 
 
 @pytest.mark.parametrize(
@@ -223,3 +255,13 @@ def test_help_fits_in_80_columns_and_shows_defaults(run: Run, monkeypatch: pytes
         said = run(*group, "--help")
         assert "..." not in said.partition("Commands:")[2], f"a summary is cut:\n{said}"
     assert "[default: mnist]" in " ".join(run("train", "--help").split())
+
+
+def test_a_warning_of_the_library_is_printed_once_and_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its path can be copied from a narrow terminal."""
+    console.log_to_console()
+    console.log_to_console()  # every command in this process
+    sentence = f"the plugin /{'long-folder/' * 10}mine.py is not loaded"
+    for _ in range(2):
+        logging.getLogger("torchcaps.plugins").warning(sentence)
+    assert capsys.readouterr().err == f"Warning: {sentence}\n"

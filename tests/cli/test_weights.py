@@ -62,6 +62,7 @@ def test_the_card_of_one(
     (tmp_path / "settings.yaml").write_text(recipe[1])
     settings, trained = resolve(**read_settings(tmp_path / "settings.yaml")), RunFolder(ROOT / name).config()
     assert settings == trained
+    assert recipe[1].startswith("model: "), "one setting per line"
 
 
 def test_an_unknown_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from torchcaps.cli.options import merge_nested, nested, parse_settings
 from torchcaps.compare.table import best_model, difference_sentences, differences, percent
-from torchcaps.errors import TorchcapsError
 from torchcaps.train import resolve
 from torchcaps.train.loop import run_title
 
@@ -48,23 +46,6 @@ def test_the_best_is_marked_only_where_it_can_be_told() -> None:
 def test_plus_minus_is_half_an_interval() -> None:
     assert percent([0.5]) == "50.00"
     assert percent([0.5, 0.52, 0.54]) == f"52.00 ± {4.30265 * 2 / math.sqrt(3):.2f}"
-
-
-def test_settings_of_each_model() -> None:
-    text = "routing=uniform,routing_options.iterations=3,learning_rate=0.002,hidden=[8, 16],filters=4"
-    training, options = parse_settings("capsnet", text)
-    assert training == {"learning_rate": 0.002}
-    assert options == {
-        "routing": "uniform", "routing_options": {"iterations": 3}, "hidden": [8, 16], "filters": 4
-    }  # fmt: skip
-    with pytest.raises(
-        TorchcapsError, match="setting of capsnet 'learning_rat' is unknown: did you mean 'learning_rate'"
-    ):
-        parse_settings("capsnet", "learning_rat=1")
-    with pytest.raises(TorchcapsError, match="should be written NAME=VALUE"):
-        parse_settings("capsnet", "routing")
-    assert nested("a.b.c", 1) == {"a": {"b": {"c": 1}}}
-    assert merge_nested({"a": {"b": 1}, "c": 2}, {"a": {"d": 3}, "c": 4}) == {"a": {"b": 1, "d": 3}, "c": 4}
 
 
 def test_progress_lines_name_routing_and_seed() -> None:

@@ -43,6 +43,7 @@ def test_from_folder_to_report(run: Run, photos: Path, tmp_path: Path) -> None: 
     assert "<h1>Comparison on photos</h1>" in page
     assert "<td>dark</td><td>8</td><td>2</td>" in page
     assert "imbalanced: &#x27;bright&#x27; has 40 training images" in page
+    assert "--balance weights or sample" in page
     assert "broken.png cannot be read" in page
     settings = (tmp_path / "cmp" / "convnet-avg-filters-4-seed0" / "config.yaml").read_text(encoding="utf-8")
     assert f"data: images:{photos},size=32,grey=0" in settings.replace("\n  ", " "), "absolute"
@@ -128,3 +129,12 @@ def test_default_models(photos: Path) -> None:
     asked = summarize_images(f"images:{photos},size=16,seed=2")
     assert "16x16 pixels in color (as requested)" in asked.text
     assert "seed 2" in asked.text
+
+
+def test_fine_tuning_of_shipped_weights_says_what_is_kept(run: Run, photos: Path) -> None:  # noqa: F811
+    given = ("train", "--from", "convnet-avg-mnist-laptop", "--images", "photos", "--steps", "1", "--out", "tuned")
+    printed = " ".join(run(*given).split())
+    assert "resized to 28x28 pixels in gray (as for convnet-avg-mnist-laptop)" in printed
+    assert "weights of convnet-avg-mnist-laptop are kept; reinitialized: 2 that depend on the classes (" in printed
+    again = " ".join(run("train", "--from", "tuned", "--images", "photos", "--steps", "1", "--out", "again").split())
+    assert "weights of tuned are kept, because the classes are the same" in again

@@ -14,7 +14,7 @@ def test_only_what_decides_when_to_stop_is_changed() -> None:
     assert (stopped.stop_at_accuracy, stopped.stop_on) == (0.9922, "validation")
     assert stopped.model_copy(update={"stop_at_accuracy": None}) == config
     assert stop_at_accuracy(config, 0.963, "familiar").stop_on == "familiar"
-    with pytest.raises(TorchcapsError, match="split to stop on 'test' is unknown: One of: familiar, validation"):
+    with pytest.raises(TorchcapsError, match="split to stop on 'test' is unknown\\. One of: familiar, validation"):
         stop_at_accuracy(config, 0.9, "test")
 
 

@@ -114,7 +114,7 @@ def test_a_run_stops_once_the_validation_images_are_right_enough(tmp_path: Path)
 
 
 def test_only_images_that_test_nothing_can_stop_a_run() -> None:
-    with pytest.raises(TorchcapsError, match="split to stop on 'test' is unknown: One of: validation"):
+    with pytest.raises(TorchcapsError, match="split to stop on 'test' is unknown\\. One of: validation"):
         resolve(**SETTINGS, stop_on="test")
     with pytest.raises(TorchcapsError, match="stop_at_accuracy"):
         resolve(**SETTINGS, stop_at_accuracy=99.22)

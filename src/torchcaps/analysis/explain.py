@@ -134,6 +134,7 @@ def predictions(inputs: ExplainInput) -> list[dict[str, Any]]:
     return found
 
 
+ARROW = "\N{RIGHTWARDS ARROW}"  # one character, so that no line ends within it
 TOP = 3  # classes listed for an image
 STYLE = """
 .predictions { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: 1rem; margin: 1rem 0; }
@@ -146,7 +147,7 @@ STYLE = """
 
 def write_page(folder: Path, report: dict[str, Any], images: Tensor, dark: Mapping[str, bytes]) -> Path:
     """Write index.html: the images with their predictions, then the figures of the report, for light and dark pages."""
-    title = f"What {report['title']} holds"
+    title = f"Explanation of {report['title']}"
     parts = [f"<h1>{html.escape(title)}</h1>\n<p>{html.escape(report['about'])}</p>"]
     pairs = zip(images, report["predictions"], strict=True)
     parts.append(f"<div class='predictions'>{''.join(_prediction(image, each) for image, each in pairs)}</div>")
@@ -177,5 +178,5 @@ def _section(folder: Path, name: str, explanation: dict[str, Any], dark: Mapping
     ]
     return (
         f"<h2>{html.escape(name.capitalize())}</h2>\n<p>{html.escape(explanation['sees'])}</p>\n"
-        f"<p><b>Finding:</b> {html.escape(explanation['finding'])}.</p>\n" + "\n".join(figures)
+        f"<p><b>Finding:</b> {html.escape(explanation['finding']).replace('-&gt;', ARROW)}.</p>\n" + "\n".join(figures)
     )

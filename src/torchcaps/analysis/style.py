@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,20 @@ def figure_text(name: str) -> str:
     'cost \\$5_\\$'
     """
     return printable(name).replace("$", r"\$")
+
+
+def figure_label(name: str, width: int = 28) -> str:
+    """Escape a name as :func:`figure_text` does, and break a long one after commas and colons.
+
+    >>> figure_label("capsnet:routing=uniform,learning_rate=0.002")
+    'capsnet:routing=uniform,\\nlearning_rate=0.002'
+    """
+    lines = [""]
+    for part in re.split(r"(?<=[,:])", figure_text(name)):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def as_rgb(image: Tensor) -> Any:

@@ -12,6 +12,7 @@ import typer
 from torchcaps.cli import console
 from torchcaps.cli import options as o
 from torchcaps.cli.options import complete
+from torchcaps.cli.settings import merge_nested, merge_settings, parse_settings
 from torchcaps.errors import TorchcapsError
 
 # Parameters that are not settings of the runs.
@@ -70,7 +71,7 @@ def compare_command(
     from torchcaps.files import file_name
     from torchcaps.train import resolve, training_splits
 
-    settings = o.merge_settings(config, None, flags)
+    settings = merge_settings(config, None, flags)
     if is_own_images(settings.get("data", "")):
         models = models or list(MODELS)
         settings.setdefault("epochs", default_epochs(settings["data"]))
@@ -86,8 +87,8 @@ def compare_command(
     entries = []
     for label in models:
         name, _, text = label.partition(":")
-        own, options = o.parse_settings(name, text)
-        own |= {"model": name, "options": o.merge_nested(settings.get("options", {}), options)}
+        own, options = parse_settings(name, text)
+        own |= {"model": name, "options": merge_nested(settings.get("options", {}), options)}
         configs = [resolve(**settings | own | {"seed": seed}) for seed in range(seeds)]
         configs[0].check_model()  # errors in the settings or the data should come before a directory is created
         entries += [ComparisonRun(label, config) for config in configs]

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from rich.cells import cell_len
-from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
@@ -28,10 +27,24 @@ TEXTS = ("description", "title")  # columns whose name says nothing in a list
 
 def log_to_console() -> None:
     """Show the library's warnings on standard error."""
-    handler = RichHandler(console=err, show_time=False, show_path=False, level=logging.WARNING)
-    logging.getLogger("torchcaps").addHandler(handler)
+    logger = logging.getLogger("torchcaps")
+    logger.handlers = [each for each in logger.handlers if not isinstance(each, WarningHandler)] + [WarningHandler()]
     # Fabric logs the device at every start; the run directory records it.
     logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+
+
+class WarningHandler(logging.Handler):
+    """Print the library's warnings as those of a command, each only once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sentence = self.format(record)
+        if sentence not in self._printed:
+            self._printed.add(sentence)
+            warn(sentence)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int = 0) -> None:

@@ -1,7 +1,8 @@
-"""torchcaps models, routings, components, attacks, weights and doctor"""
+"""torchcaps models, routings, components and their kinds, attacks, weights and doctor"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -26,19 +27,11 @@ def models_command(
 
     Parameters are counted in both sizes, for the paper's image shape and ten classes.
     """
-    from torchcaps.models.registry import model_rows, setting_rows
+    from torchcaps.models.registry import model_rows
 
     if name is not None:
-        found = setting_rows(name)
-        if json:
-            console.print_json([asdict(row) for row in found])
-            return
-        for row in found:
-            paper = f"; in paper size: {row.paper}" if row.paper is not None else ""
-            console.out.print(f"{row.name}  [default: {row.default}{paper}]", soft_wrap=True, markup=False)
-            console.print_paragraph(row.meaning, indent=4)
+        _print_settings(name, json)
         return
-
     rows = model_rows()
     if json:
         console.print_json([asdict(row) for row in rows])
@@ -59,6 +52,22 @@ def models_command(
     console.print_table("Models", columns, cells, numbers=3)
 
 
+def _print_settings(name: str, json: bool) -> None:
+    from torchcaps.models.registry import models, setting_rows
+
+    rows = setting_rows(name)
+    if json:
+        console.print_json([asdict(row) for row in rows])
+        return
+    record, first = models.get(name), rows[0]
+    console.print_paragraph(f"{name}: {record.description} (paper: {record.paper})", indent=0)
+    console.print_paragraph(f"Change a setting with --set, e.g. --set {first.name}={first.default}.", indent=0)
+    for row in rows:
+        paper = f"; in paper size: {row.paper}" if row.paper is not None else ""
+        console.out.print(f"{row.name}  [default: {row.default}{paper}]", soft_wrap=True, markup=False)
+        console.print_paragraph(row.meaning, indent=4)
+
+
 def routings_command(plugin: Plugin = None, json: AsJson = False) -> None:
     """List routings with their parameter counts.
 
@@ -76,6 +85,35 @@ def routings_command(plugin: Plugin = None, json: AsJson = False) -> None:
 
 def components_command(plugin: Plugin = None, json: AsJson = False) -> None:
     """List transforms, losses, optimizers and other components."""
+    _list_components(tuple(COMPONENTS), json)
+
+
+def losses_command(plugin: Plugin = None, json: AsJson = False) -> None:
+    """List loss functions."""
+    _list_components(("loss",), json)
+
+
+def optimizers_command(json: AsJson = False) -> None:
+    """List optimizers."""
+    _list_components(("optimizer",), json)
+
+
+def schedules_command(json: AsJson = False) -> None:
+    """List learning rate schedules, and how they are written."""
+    _list_components(("schedule",), json)
+
+
+# Title of the listing of each kind.
+COMPONENTS = {
+    "transform": "Transforms",
+    "nonlinearity": "Nonlinearities",
+    "loss": "Losses",
+    "optimizer": "Optimizers",
+    "schedule": "Learning rate schedules",
+}
+
+
+def _list_components(kinds: Sequence[str], json: bool) -> None:
     from torchcaps.layers import nonlinearities, transforms
     from torchcaps.losses import losses
     from torchcaps.train.optimizers import SCHEDULES, optimizers
@@ -91,10 +129,14 @@ def components_command(plugin: Plugin = None, json: AsJson = False) -> None:
         for record in registry
     ]
     rows += [{"kind": "schedule", "name": name, "paper": "", "description": text} for name, text in SCHEDULES.items()]
+    rows = [row for row in rows if row["kind"] in kinds]
     if json:
         console.print_json(rows)
         return
-    console.print_table("Components", ("kind", "name", "paper", "description"), [tuple(row.values()) for row in rows])
+    for kind in kinds:
+        same = [row for row in rows if row["kind"] == kind]
+        columns = [name for name in ("name", "paper", "description") if any(row[name] for row in same)]
+        console.print_table(COMPONENTS[kind], columns, [[row[name] for name in columns] for row in same])
 
 
 def attacks_command(plugin: Plugin = None, json: AsJson = False) -> None:

@@ -13,6 +13,7 @@ from torchcaps.cli import console, evaluate, listings, predict, reproduce, serve
 from torchcaps.cli.bench import bench_app
 from torchcaps.cli.compare import compare_command
 from torchcaps.cli.data import data_app, datasets_command
+from torchcaps.cli.explain import explain_command
 from torchcaps.cli.train import train_command, tune_rate_command
 from torchcaps.errors import TorchcapsError
 from torchcaps.runtime import tune_process
@@ -45,7 +46,7 @@ app.command("tune-rate")(tune_rate_command)
 app.command("evaluate")(evaluate.evaluate_command)
 app.command("predict")(predict.predict_command)
 app.command("compare")(compare_command)
-app.command("explain")(evaluate.explain_command)
+app.command("explain")(explain_command)
 app.command("export")(predict.export_command)
 app.command("demo")(serve.demo_command)
 app.command("serve")(serve.serve_command)
@@ -55,6 +56,9 @@ app.command("papers")(reproduce.papers_command)
 app.command("models")(listings.models_command)
 app.command("routings")(listings.routings_command)
 app.command("components")(listings.components_command)
+app.command("losses")(listings.losses_command)
+app.command("optimizers")(listings.optimizers_command)
+app.command("schedules")(listings.schedules_command)
 app.command("attacks")(listings.attacks_command)
 app.command("weights")(listings.weights_command)
 app.command("datasets")(datasets_command)

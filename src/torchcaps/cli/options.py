@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -134,7 +134,7 @@ ModelOptions = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Model option, e.g. 'routing=uniform'. Repeatable.",
+        help="Setting of the model or its training, e.g. 'routing=uniform'; see 'torchcaps models MODEL'. Repeatable.",
         autocompletion=complete("routing", prefix="routing="),
     ),
 ]
@@ -168,17 +168,6 @@ def split_names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def merge_settings(config: Path | None, options: list[str] | None, flags: dict[str, Any]) -> dict[str, Any]:
-    """Settings from the file, overridden by the flags that were given."""
-    from torchcaps.train import read_settings
-
-    settings = read_settings(config) if config else {}
-    settings |= {key: value for key, value in flags.items() if value is not None}
-    for option in options or ():
-        settings["options"] = merge_nested(settings.get("options", {}), nested(*parse_option(option)))
-    return settings
-
-
 def dataset_name(data: str | None, images: str | None) -> str | None:
     """The dataset's name, from --data or --images."""
     if data and images:
@@ -198,78 +187,16 @@ def sized_like(data: str, image_shape: tuple[int, int, int]) -> str:
     return data + size + ("" if "grey" in chosen else f",grey={int(channels == 1)}")
 
 
-def nested(name: str, value: Any) -> dict[str, Any]:
-    """A setting with dots in its name as nested dictionaries.
+def describe_own_images(data: str, *, quiet: bool, like: str | None = None) -> None:
+    """Print class counts and warnings for a user's own images before training; nothing for a known dataset.
 
-    >>> nested("routing_options.iterations", 3)
-    {'routing_options': {'iterations': 3}}
+    ``like`` is the trained network that determines the size of the images.
     """
-    first, dot, rest = name.partition(".")
-    return {first: nested(rest, value) if dot else value}
-
-
-def merge_nested(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Both dictionaries; where both have a dictionary under a name, both of these, otherwise the second value."""
-    merged = dict(first)
-    for name, value in second.items():
-        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
-        merged[name] = merge_nested(merged[name], value) if both else value
-    return merged
-
-
-# Settings of a training that may differ between the models of a comparison.
-OWN_SETTINGS = (
-    "loss",
-    "optimizer",
-    "learning_rate",
-    "schedule",
-    "batch_size",
-    "clip_norm",
-    "weight_decay",
-    "reconstruction_weight",
-    "margin_pace",
-    "balance",
-)
-
-
-def parse_settings(model: str, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings of the training and of the model, from NAME=VALUE,NAME=VALUE; commas in brackets do not separate."""
-    import re
-
-    from torchcaps.errors import unknown_name
-    from torchcaps.models.registry import BACKBONE_SETTINGS, models
-
-    known = [*models.get(model).settings(), *BACKBONE_SETTINGS]
-    training: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    for part in filter(None, re.split(r",(?![^\[\](){}]*[\])}])", text)):
-        name, value = parse_option(part)
-        if name.partition(".")[0] in known:
-            options = merge_nested(options, nested(name, value))
-        elif name in OWN_SETTINGS:
-            training[name] = value
-        else:
-            raise unknown_name(f"setting of {model}", name, [*known, *OWN_SETTINGS])
-    return training, options
-
-
-def parse_option(option: str) -> tuple[str, Any]:
-    """Name and value of NAME=VALUE; the value is parsed as YAML: a number, a word or a list."""
-    from torchcaps.files import parse_yaml
-
-    name, sign, value = option.partition("=")
-    if not sign:
-        raise TorchcapsError(f"'{option}' should be written NAME=VALUE, such as routing=uniform")
-    return name, parse_yaml(value, f"the value of '{option}'")
-
-
-def describe_own_images(data: str, *, quiet: bool) -> None:
-    """Print class counts and warnings for a user's own images before training; nothing for a known dataset."""
     from torchcaps.compare.own_images import is_own_images, summarize_images
 
     if not is_own_images(data):
         return
-    summary = summarize_images(data)
+    summary = summarize_images(data, f"as for {like}" if like else "as requested")
     if not quiet:
         console.print_table("Images", ("class", "training", "test"), summary.rows, numbers=2)
         console.out.print(summary.text, soft_wrap=True)

@@ -18,7 +18,7 @@ def predict_command(
         str,
         typer.Argument(help="Run directory, or a name from 'torchcaps weights'.", autocompletion=complete_run),
     ],
-    pictures: Annotated[Path, typer.Argument(help="Image file, or folder of images.")],
+    pictures: Annotated[list[Path], typer.Argument(help="Image files, or folders of images.")],
     top: Annotated[int, typer.Option(help="Number of classes to show per image.", min=1)] = 3,
     csv: Annotated[Path | None, typer.Option(help="Also write all probabilities to this CSV file.")] = None,
     least_sure: Annotated[

@@ -11,6 +11,7 @@ import typer
 from torchcaps.cli import console
 from torchcaps.cli import options as o
 from torchcaps.cli.options import complete
+from torchcaps.cli.settings import merge_settings
 from torchcaps.errors import TorchcapsError
 
 # Parameters that are not settings of the run.
@@ -34,13 +35,13 @@ def train_command(
     batch_size: o.BatchSize = None,
     learning_rate: o.LearningRate = None,
     loss: Annotated[
-        str | None, typer.Option(help="Loss function; see 'torchcaps components'.  [default: from the paper]")
+        str | None, typer.Option(help="Loss function; see 'torchcaps losses'.  [default: from the paper]")
     ] = None,
     schedule: Annotated[
         str | None,
         typer.Option(
-            help="Learning rate schedule, e.g. 'step:0.5:1000' or 'one-cycle:0.004:0.1': warm-up to 0.004 in a tenth "
-            "of the steps, linear decay to 0 from 30 % on.  [default: from the paper]"
+            help="Learning rate schedule, e.g. 'step:0.5:1000' or 'one-cycle:0.004:0.1'; see 'torchcaps schedules'."
+            "  [default: from the paper]"
         ),
     ] = None,
     clip_norm: o.ClipNorm = None,
@@ -108,7 +109,7 @@ def train_command(
             check_extension(opened, **{key: given[key] for key in ("epochs", "steps") if key in given})
         run, splits = change_settings(opened, **given), None
     else:
-        merged = o.merge_settings(config, options, flags)
+        merged = merge_settings(config, options, flags)
         source = None
         if start_from:
             from torchcaps.pretrained.loading import load_trained
@@ -119,7 +120,7 @@ def train_command(
             merged = same | merged | {"options": same["options"] | merged.get("options", {}), "start_from": source.name}
             merged["data"] = o.sized_like(merged.get("data", "mnist"), source.config.image_shape)
         settings = resolve(**merged)
-        o.describe_own_images(settings.data, quiet=json)
+        o.describe_own_images(settings.data, quiet=json, like=source.name if source else None)
         settings.check_model()  # errors in the settings or the data should come before a directory is created
         o.show_backbone(settings, quiet=json)
         splits = training_splits(settings)
@@ -187,7 +188,7 @@ def tune_rate_command(
     from torchcaps.train import resolve
     from torchcaps.train.tune_rate import draw_rate_test, tune_rate
 
-    settings = resolve(**o.merge_settings(config, options, flags))
+    settings = resolve(**merge_settings(config, options, flags))
     o.describe_own_images(settings.data, quiet=json)
     settings.check_model()
     found = tune_rate(settings, steps=steps)

@@ -11,7 +11,7 @@ import torch
 
 from torchcaps.analysis import perturb_dimensions
 from torchcaps.analysis.perturbation import reconstruction_change
-from torchcaps.analysis.style import COLORS, THEMES, Theme, as_rgb, figure_style, figure_text, new_figure
+from torchcaps.analysis.style import COLORS, THEMES, Theme, as_rgb, figure_label, figure_style, figure_text, new_figure
 from torchcaps.compare.job import ComparisonResults
 from torchcaps.data import ImageSet
 from torchcaps.evaluate.figures import Results, affine_chart, attack_curves, overlap_sheet, plot_confusion
@@ -62,7 +62,7 @@ def plot_learning_curves(comparison: ComparisonResults) -> Figure:
             rows = read_metrics(run.metrics_file)
             train = [row for row in rows if row.split == "train"]
             validation = [row for row in rows if row.split == "validation"]
-            label = figure_text(name) if run is runs[0] else None
+            label = figure_label(name) if run is runs[0] else None
             errors = [100 * (1 - row.accuracy) for row in train]
             line = "o-" if len(train) == 1 else "-"  # a single point is invisible without a marker
             left.plot([row.epoch for row in train], errors, line, color=color, label=label)
@@ -90,7 +90,7 @@ def confusions(results: dict[str, dict[str, Any]], classes: tuple[str, ...]) -> 
             axes.set_axis_off()
         for axes, (name, result) in zip(grid.flat, results.items(), strict=False):
             plot_confusion(axes, np.asarray(result["confusion"]), classes, theme)
-            axes.set_title(figure_text(name), fontsize=10)
+            axes.set_title(figure_label(name), fontsize=10)
         return figure
 
     first = next(iter(results.values()))

@@ -68,15 +68,15 @@ def preview_sheet(data: str, augmentation: str = "") -> Image.Image:
     return contact_sheet(shown, title, columns=SHEET_COLUMNS)
 
 
-def summarize_images(data: str) -> ImageFolderSummary:
-    """Summarize the images: classes, split and size."""
+def summarize_images(data: str, asked_by: str = "as requested") -> ImageFolderSummary:
+    """Summarize the images: classes, split and size; ``asked_by`` says why the size is not the one that fits them."""
     text = data.partition(":")[2]
     folder, balance = open_named(text), open_named(text).balance
     root, chosen = completed(text)
     fit = fit_folder(root)
     as_fitted = {"size": fit.size, "grey": int(fit.grey)}
     asked = {name: value for name, value in parse_name(text)[1].items() if as_fitted.get(name, value) != value}
-    reason = "as requested" if asked else fit.reason
+    reason = asked_by if asked else fit.reason
     height, width = folder.train.shape[1:]
     summary = (
         f"{len(folder.train) + len(folder.test)} images of {len(balance.names)} classes, resized to "

@@ -147,6 +147,7 @@ def evaluate_folder(run: RunFolder, folder: Path, target: Path) -> dict[str, Any
         figure = Figure(figsize=(9, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
         plot_confusion(left, confusion.numpy(), names, theme)
+        left.set_title("images; mistakes are shaded", fontsize="medium")
         plot_calibration(right, result["calibration"])
         save_figure(figure, target / "images.png")
         if len(wrong):

@@ -53,6 +53,11 @@ def g_capsnet_fc(
 
     Parameters: 6,815,744 on MNIST, 8,227,088 with the decoder; 2,674,176 in the CIFAR-10 variant. The released
     configuration has ``nonlinearity="relu-exponential"``.
+
+    Args:
+        image_shape, classes, filters, types, class_size, routing, routing_options, nonlinearity: as in CapsNet.
+        decoder, hidden: as in CapsNet.
+        subtract_mean: subtract the mean training image from the input.
     """
     model = CapsNet(
         image_shape,
@@ -209,7 +214,12 @@ class ConvNetChen2019(Model):
 
 
 class LeNet(Model):
-    """LeNet of the authors' framework: two convolutions with pooling, 500 hidden units, 431,080 parameters."""
+    """LeNet of the authors' framework: two convolutions with pooling, 500 hidden units, 431,080 parameters.
+
+    Args:
+        filters: output channels of both convolutions.
+        hidden: units of the hidden layer.
+    """
 
     def __init__(
         self, image_shape: ImageShape, classes: int, *, filters: tuple[int, int] = (20, 50), hidden: int = 500

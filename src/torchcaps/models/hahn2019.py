@@ -103,7 +103,8 @@ class PlainHead(Model):
     Parameters for CIFAR-10 on ResNet-20: 269,722 with pooling, 892,698 with ``fc``.
 
     Args:
-        trunk, width: as in :class:`SRCapsNet`.
+        trunk: the network below, ``resnet20`` or ``convnet7``.
+        width: channels of its first stage.
         head: ``average`` or ``max``, pooling and a linear layer; ``fc``, a convolution with as many channels as the
             primary capsules, and a linear layer on all of its features.
         filters: output channels of the convolution of ``fc``.

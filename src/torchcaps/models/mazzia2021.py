@@ -30,7 +30,8 @@ class EfficientCapsNet(CapsuleModel):
     Args:
         filters: output channels of the first three convolutions; the fourth has types * primary_size.
         types: number of primary capsules.
-        primary_size, class_size: size of a primary and of a class capsule's pose.
+        primary_size: size of a primary capsule's pose.
+        class_size: size of a class capsule's pose.
         routing, routing_options, decoder, hidden: as in CapsNet.
     """
 

@@ -203,24 +203,29 @@ def setting_rows(name: str) -> list[SettingRow]:
     meanings = _argument_meanings(inspect.getdoc(create_model) or "")
     for kind in reversed(getattr(build, "__mro__", (build,))):
         meanings |= _argument_meanings(inspect.getdoc(kind) or "")
-    for other in ("as in CapsNet", "as in :class:`Model`"):
-        meanings = {key: value for key, value in meanings.items() if not value.startswith(other)} | {
-            key: _argument_meanings(inspect.getdoc(models.get("capsnet").build) or "").get(key, value)
-            for key, value in meanings.items()
-            if value.startswith(other)
-        }
+    capsnet = _argument_meanings(inspect.getdoc(models.get("capsnet").build) or "")
+    meanings |= {key: capsnet[key] for key, value in meanings.items() if value.startswith("as in CapsNet")}
     parameters = inspect.signature(record.build).parameters
     rows = [
         SettingRow(
             setting,
-            str(record.laptop.get(setting, parameters[setting].default)),
-            str(parameters[setting].default) if setting in record.laptop else None,
+            _written(record.laptop.get(setting, parameters[setting].default)),
+            _written(parameters[setting].default) if setting in record.laptop else None,
             meanings.get(setting, ""),
         )
         for setting in record.settings()
     ]
     common = inspect.signature(create_model).parameters
     return rows + [SettingRow(key, str(common[key].default), None, meanings.get(key, "")) for key in BACKBONE_SETTINGS]
+
+
+def _written(value: object) -> str:
+    """Write a value as the command line takes it.
+
+    >>> _written((256, 512)), _written(None)
+    ('[256, 512]', 'none')
+    """
+    return "none" if value is None else str(list(value) if isinstance(value, tuple) else value)
 
 
 def _argument_meanings(text: str) -> dict[str, str]:

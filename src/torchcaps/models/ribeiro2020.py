@@ -42,7 +42,7 @@ class VBCapsNet(CapsuleModel):
             class capsules follow the primary capsules.
         coordinates: add the coordinates of a child to its votes for the classes; with three numbers of types only.
         routing, routing_options: as in CapsNet.
-        routing_order: as in :class:`torchcaps.models.MatrixCapsNet`.
+        routing_order: ``sequential``, one layer after the other, or ``concurrent``, all layers iterate together.
     """
 
     def __init__(

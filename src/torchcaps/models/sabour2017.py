@@ -37,7 +37,8 @@ class CapsNet(CapsuleModel):
         classes: number of classes.
         filters: output channels of the first convolution.
         types: number of primary capsule types.
-        primary_size, class_size: size of a primary and of a class capsule's pose.
+        primary_size: size of a primary capsule's pose.
+        class_size: size of a class capsule's pose.
         kernel: kernel size of both convolutions.
         rectifier: activation function after the first convolution, ``relu`` or ``leaky-relu``.
         transform: name of a registered transform: ``dense``, a matrix for each pair of capsules, or ``shared``, one

@@ -301,7 +301,7 @@ def _recipe(config: RunConfig) -> str:
     settings = recipe_settings(config)
     if settings is None:
         return ""
-    lines = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    lines = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
     return f"""Save these settings as `settings.yaml`:
 
 ```yaml

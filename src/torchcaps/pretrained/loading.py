@@ -160,12 +160,11 @@ def load_trained(source: str | Path) -> TrainedModel:
     >>> load_trained("capsnet-mnist-laptop").config.data
     'mnist'
     """
+    if (card := _card_named(source)) is not None:
+        return load_shipped(card)
     if Path(source).is_dir():
         return load_trained_run(Path(source))
-    cards = {card.name: card for card in list_pretrained()}
-    if str(source) not in cards:
-        raise unknown_name("run directory or pretrained network", str(source), cards)
-    return load_shipped(cards[str(source)])
+    raise unknown_name("run directory or pretrained network", str(source), [card.name for card in list_pretrained()])
 
 
 def load_trained_run(path: Path) -> TrainedModel:
@@ -181,12 +180,21 @@ def load_trained_run(path: Path) -> TrainedModel:
 
 def open_trained(source: str | Path) -> RunFolder:
     """Open a run directory, or the directory of pretrained weights by name, after checking the hash of its file."""
-    cards = {} if Path(source).is_dir() else {card.name: card for card in list_pretrained()}
-    card = cards.get(str(source))
+    card = _card_named(source)
     if card is None:
         return open_run(Path(source))
     check_hash(card)
     return RunFolder(ROOT / card.name)
+
+
+def _card_named(source: str | Path) -> Card | None:
+    """Return the card of the pretrained weights of that name; None if there are none, or a run has the same name.
+
+    A directory of that name is not enough: commands write what they compute for these weights into it.
+    """
+    if RunFolder(Path(source)).config_file.is_file():
+        return None
+    return next((card for card in list_pretrained() if card.name == str(source)), None)
 
 
 def output_folder(run: RunFolder, name: str) -> Path:

@@ -31,11 +31,12 @@ class TransferReport:
         """Say in a sentence what was kept and what was reinitialized."""
         new = []
         if self.for_classes:
-            new.append(f"{len(self.for_classes)} for the classes ({_some(self.for_classes)})")
+            new.append(f"{len(self.for_classes)} that depend on the classes ({_some(self.for_classes)})")
         if self.misfits:
             new.append(f"{len(self.misfits)} of another shape ({_some(self.misfits)})")
-        kept = f"{len(self.kept)} weights of {source} are kept"
-        return f"{kept}; new are {' and '.join(new)}" if new else f"{kept}, all of them"
+        if not new:
+            return f"all {len(self.kept)} weights of {source} are kept, because the classes are the same"
+        return f"{len(self.kept)} weights of {source} are kept; reinitialized: {' and '.join(new)}"
 
 
 def _some(names: tuple[str, ...], most: int = 3) -> str:

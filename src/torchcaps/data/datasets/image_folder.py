@@ -64,7 +64,7 @@ class Balance:
             said.append(
                 f"the classes are imbalanced: '{self.names[most]}' has {self.train[most]} training images, "
                 f"'{self.names[least]}' has {self.train[least]}. Always predicting '{self.names[most]}' gives a test "
-                f"accuracy of {self.guess:.0%}: compare with that, or balance the classes"
+                f"accuracy of {self.guess:.0%}: compare with that; --balance weights or sample can help"
             )
         return said
 
