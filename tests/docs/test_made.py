@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.doc_blocks import ROOT, blocks_in
 from tests.helpers.synthetic_results import ENVIRONMENT
-from torchcaps.cli.options import parse_settings
+from torchcaps.cli.settings import parse_settings
 from torchcaps.files import read_yaml, write_json
 from torchcaps.reproduce.spec import TOPICS, list_papers, load_spec
 from torchcaps.routing import routings
