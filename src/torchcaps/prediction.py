@@ -52,11 +52,15 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions in the order of the paths; ``broken`` maps files that cannot be read to the reason."""
+    """Predictions in the order of the paths; ``broken`` maps files that cannot be read to the reason.
+
+    ``validation_images`` is the number of images whose reconstruction errors ``percentile`` and ``unusual`` refer to.
+    """
 
     class_names: tuple[str, ...]
     answers: tuple[Prediction, ...]
     broken: dict[Path, str]
+    validation_images: int | None = None
 
     def top(self, answer: Prediction, count: int) -> list[tuple[str, float]]:
         """Return the most probable classes of one image with their probabilities."""
@@ -126,7 +130,8 @@ def predict(model: Model | str | Path, pictures: str | Path | Iterable[str | Pat
             advance(part.stop - part.start)
     if not answers:
         raise TorchcapsError(f"no image could be read; the first error: {next(iter(broken.values()))}")
-    return Predictions(model.class_names or tuple(map(str, range(model.classes))), tuple(answers), broken)
+    names = model.class_names or tuple(map(str, range(model.classes)))
+    return Predictions(names, tuple(answers), broken, None if reference is None else reference.images)
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.conftest import Command
 from torchcaps.cli.main import main
 from torchcaps.data import TensorImages
 from torchcaps.data.datasets.image_folder import relocated
@@ -169,6 +170,15 @@ def test_percentiles_of_reconstruction_errors(trained: Path) -> None:
     (odd,) = predict(trained / "run", trained / "noise.png").answers
     assert odd.unusual is True
     assert odd.percentile == 100
+
+
+def test_predict_says_if_too_few_validation_images_define_what_is_typical(
+    torchcaps_command: Command, trained: Path
+) -> None:
+    Image.new("RGB", (60, 60), "gray").save(trained / "gray.png")
+    done = torchcaps_command("predict", str(trained / "run"), str(trained / "gray.png"))
+    assert done.returncode == 0, done.stderr
+    assert "'typical' compares an image with only 3 validation images" in done.stdout
 
 
 def test_the_sheet_has_class_and_file_on_two_lines() -> None:

@@ -10,6 +10,7 @@ import typer
 from torchcaps.cli import console
 from torchcaps.cli.options import AsJson, Plugin, complete_run
 
+ENOUGH_VALIDATION = 100  # images, so that one in a hundred can be told
 MOST_ROWS = 40  # in the printed table; --csv has all
 
 
@@ -60,6 +61,12 @@ def predict_command(
         console.out.print(
             f"{unusual} of {len(found.answers)} images are unlike those that the network was trained on (typical: NO): "
             "do not trust their predictions.",
+            soft_wrap=True,
+        )
+    if judged and found.validation_images is not None and found.validation_images < ENOUGH_VALIDATION:
+        console.out.print(
+            f"'typical' compares an image with only {found.validation_images} validation images, and may miss unusual "
+            "ones: train with more images.",
             soft_wrap=True,
         )
     if len(found.answers) > MOST_ROWS:
