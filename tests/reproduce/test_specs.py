@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from torchcaps.data import datasets
 from torchcaps.models import Model
@@ -52,6 +54,22 @@ def built(training: TrainingJob) -> Model:
 
 def test_every_paper_has_a_spec() -> None:
     assert set(list_papers()) == set(TABLES)
+
+
+@papers
+def test_no_key_is_given_twice(paper: str) -> None:
+    """YAML keeps the last value of such a key without a word."""
+
+    def check(node: yaml.Node) -> None:
+        if isinstance(node, yaml.MappingNode):
+            keys = [key.value for key, _ in node.value]
+            assert len(set(keys)) == len(keys), f"{node.start_mark.line + 1}: {keys}"
+        for child in node.value if isinstance(node.value, list) else ():
+            for each in child if isinstance(child, tuple) else (child,):
+                check(each)
+
+    text = files("torchcaps.reproduce").joinpath("specs", f"{paper}.yaml").read_text(encoding="utf-8")
+    check(yaml.compose(text, yaml.SafeLoader))
 
 
 @papers
