@@ -35,7 +35,7 @@ def gradients(layer: CapsuleLayer, capsules: Capsules) -> tuple[Tensor, tuple[Te
 
 
 @pytest.mark.parametrize("kind", [DenseTransform, SharedTransform])
-@pytest.mark.parametrize(("size", "inner"), [(16, 8), (6, 5)])
+@pytest.mark.parametrize(("size", "inner"), [(16, 8), (6, 5), (16, 16), (4, 20)])
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5])
 def test_agrees_with_the_plain_form_and_its_gradient(
     iterations: int, size: int, inner: int, kind: type[Transform], monkeypatch: pytest.MonkeyPatch

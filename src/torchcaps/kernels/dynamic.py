@@ -21,6 +21,7 @@ from torchcaps.kernels.dispatch import fused_is_chosen, kernel_choice, on_thread
 Nonlinearity = Callable[[Tensor], Tensor]
 Plain = Callable[[Tensor, Tensor], Tensor]
 TILE = 16  # images in the innermost dimension of the loops
+ROWS = 8  # of a weight that the loops multiply at once: the elements of a child's pose are filled up with zeros
 FEWEST_IMAGES = 5
 CHUNK = 2**18  # elements of the vote gradients that are computed at once
 
@@ -58,7 +59,9 @@ def fused_dynamic_routing(
         from torchcaps.kernels.triton_dynamic import triton_dynamic
 
         return triton_dynamic(*arguments)
-    pose: Tensor = _FusedDynamic.apply(*arguments)  # type: ignore[no-untyped-call]
+    missing = -children.shape[2] % ROWS
+    padded = F.pad(children, (0, missing)), F.pad(weight, (0, 0, 0, 0, 0, missing))
+    pose: Tensor = _FusedDynamic.apply(*padded, iterations, nonlinearity, plain)  # type: ignore[no-untyped-call]
     return pose
 
 

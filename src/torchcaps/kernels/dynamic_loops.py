@@ -3,7 +3,7 @@
 The innermost dimension is the batch, in tiles of 16 images, so that every loop vectorizes without sums across a vector:
 agreements, softmax and weighted sums treat 16 images alike. Votes are recomputed from children and weights in every
 pass and stay in the cache. Arrays of a tile are flat: poses and sums (J*D*16), logits and shares of a child (J*16).
-Children are (tiles, I, K*16), weights (I, K*J*D), or (1, K*J*D) if all children share them.
+Children are (tiles, I, K*16), weights (I, K*J*D), or (1, K*J*D) if all children share them; K is a multiple of 8.
 Every loop starts at zero: numba checks indices that might be negative, and such loops do not vectorize.
 """
 
@@ -32,24 +32,24 @@ from torchcaps.kernels.numba_support import (
 @inner
 def vote(votes, child, weight, width):
     """Compute the votes (J*D*16) of a child: the product of its weight (K*J*D) with its pose (K*16)."""
-    inner_size = child.shape[0] // 16
-    if inner_size == 8:  # the size in the papers
-        w0, w1, w2, w3 = weight, weight[width:], weight[2 * width :], weight[3 * width :]
-        w4, w5, w6, w7 = weight[4 * width :], weight[5 * width :], weight[6 * width :], weight[7 * width :]
-        for n in range(width):
-            a0, a1, a2, a3, a4, a5, a6, a7 = w0[n], w1[n], w2[n], w3[n], w4[n], w5[n], w6[n], w7[n]
-            for c in range(16):
-                low = a0 * child[c] + a1 * child[16 + c] + a2 * child[32 + c] + a3 * child[48 + c]
-                high = a4 * child[64 + c] + a5 * child[80 + c] + a6 * child[96 + c] + a7 * child[112 + c]
-                votes[n * 16 + c] = low + high
-        return
-    votes[:] = ZERO
-    for k in range(inner_size):
-        line, own = weight[k * width :], child[k * 16 :]
-        for n in range(width):
-            a0 = line[n]
-            for c in range(16):
-                votes[n * 16 + c] += a0 * own[c]
+    for block in range(child.shape[0] // 128):  # eight rows of the weight
+        rows, own = weight[8 * block * width :], child[128 * block :]
+        w0, w1, w2, w3 = rows, rows[width:], rows[2 * width :], rows[3 * width :]
+        w4, w5, w6, w7 = rows[4 * width :], rows[5 * width :], rows[6 * width :], rows[7 * width :]
+        if block == 0:
+            for n in range(width):
+                a0, a1, a2, a3, a4, a5, a6, a7 = w0[n], w1[n], w2[n], w3[n], w4[n], w5[n], w6[n], w7[n]
+                for c in range(16):
+                    low = a0 * own[c] + a1 * own[16 + c] + a2 * own[32 + c] + a3 * own[48 + c]
+                    high = a4 * own[64 + c] + a5 * own[80 + c] + a6 * own[96 + c] + a7 * own[112 + c]
+                    votes[n * 16 + c] = low + high
+        else:
+            for n in range(width):
+                a0, a1, a2, a3, a4, a5, a6, a7 = w0[n], w1[n], w2[n], w3[n], w4[n], w5[n], w6[n], w7[n]
+                for c in range(16):
+                    low = a0 * own[c] + a1 * own[16 + c] + a2 * own[32 + c] + a3 * own[48 + c]
+                    high = a4 * own[64 + c] + a5 * own[80 + c] + a6 * own[96 + c] + a7 * own[112 + c]
+                    votes[n * 16 + c] += low + high
 
 
 @inner
