@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from torchcaps.kernels.dispatch import kernel_choice
 from torchcaps.layers.conv_transform import ConvTransform
 from torchcaps.layers.nonlinearity import get_nonlinearity
 from torchcaps.layers.transform import Capsules, PoseShape, Transform, transforms
@@ -183,7 +184,7 @@ class CapsuleLayer(nn.Module):
 
     def _route_factors(self, capsules: Capsules) -> Routed | None:
         """Route without storing votes, if both the transform and the routing support it."""
-        factors = self.transform.factors(capsules)
+        factors = None if kernel_choice() == "plain" else self.transform.factors(capsules)
         if factors is None:
             return None
         with torch.autocast(capsules.pose.device.type, enabled=False):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from torchcaps.functional import VoteFactors, softmax_over_parents, weighted_votes
-from torchcaps.kernels.dispatch import kernel_choice
 from torchcaps.routing.base import Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 
@@ -37,7 +36,7 @@ class UniformRouting(Routing):
         """Sum before multiplying: one matrix product in place of the votes."""
         poses, weight = factors.poses, factors.weight  # (B, I, p, q), (I or 1, q, q', J)
         connected = len(factors.child_index) == 1 and len(weight) in (1, poses.shape[1]) and not len(factors.offset)
-        if kernel_choice() == "plain" or not connected:
+        if not connected:
             return None
         rows = poses.sum(1) if len(weight) == 1 else poses.transpose(1, 2).flatten(2)  # (B, p, q) or (B, p, I*q)
         sums = rows @ weight.flatten(0, 1).flatten(1)  # (B, p, q'*J)
