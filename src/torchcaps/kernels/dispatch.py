@@ -87,5 +87,10 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="torchcaps")
 
 
+def restart_threads() -> None:
+    """Start new threads for the next kernel; they inherit the floating-point mode of the thread that calls it."""
+    _pool.cache_clear()
+
+
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child starts its own pool
     os.register_at_fork(after_in_child=_pool.cache_clear)

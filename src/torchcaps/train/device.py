@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
 import subprocess
@@ -16,7 +17,7 @@ from torch import nn
 
 from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
-from torchcaps.kernels.dispatch import kernel_choice
+from torchcaps.kernels.dispatch import kernel_choice, restart_threads
 from torchcaps.train.config import RunConfig
 from torchcaps.train.distributed import World, find_world
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:  # lightning_fabric takes as long to import as torch, and only
     from torch.distributed.device_mesh import DeviceMesh
 
 log = logging.getLogger(__name__)
+
+OMP_PAUSE_HARD = 2  # from omp.h: end the worker threads of the calling thread
 
 
 def make_fabric(config: RunConfig) -> Fabric:
@@ -140,14 +143,23 @@ def denormals_flushed() -> bool:
 
 @contextlib.contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Flush denormals to zero while a block runs, if the processor supports it.
+    """Flush denormals to zero in all threads of PyTorch and of the kernels while a block runs.
 
-    When capsules collapse, as with many iterations of EM routing, most assignments become denormal, and arithmetic
-    with denormals is many times slower.
+    Does nothing if the processor does not support it. When capsules collapse, as with many iterations of EM routing,
+    most assignments become denormal, and arithmetic with denormals is many times slower.
     """
     before = denormals_flushed()
-    torch.set_flush_denormal(True)
+    _set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(before)
+        _set_flush_denormal(before)
+
+
+def _set_flush_denormal(flush: bool) -> None:
+    """Set the mode of this thread and end its worker threads, because only new threads inherit the mode."""
+    torch.set_flush_denormal(flush)
+    restart_threads()
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(AttributeError):  # an OpenMP older than 5.0: its threads keep their mode
+            ctypes.CDLL(None).omp_pause_resource_all(OMP_PAUSE_HARD)
