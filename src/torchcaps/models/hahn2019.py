@@ -193,7 +193,7 @@ models.add(
         paper="hahn2019",
         build=SRCapsNet,
         recipe=_RECIPE,
-        laptop={"width": 8, "types": 8},
+        laptop={"width": 10, "types": 12},
         image=(3, 32, 32),
     )
 )
@@ -204,7 +204,7 @@ models.add(
         paper="hahn2019",
         build=PlainHead,
         recipe=_RECIPE,
-        laptop={"width": 8, "filters": 128},
+        laptop={"width": 10, "filters": 192},
         capsules=False,
         image=(3, 32, 32),
     )
