@@ -53,6 +53,13 @@ KINDS = {
     "Discriminative L2, MNIST": "yang2021/mnist-l2",
     "Discriminative L1, MNIST": "yang2021/mnist-l1",
     "Discriminative L2, CIFAR-10": "yang2021/cifar10-l2-fc",
+    "Matrix capsules, smallNORB": "hinton2018/iterations-3",
+    "Matrix capsules, MNIST": "hinton2018/mnist",
+    "CNN, smallNORB": "hinton2018/cnn",
+    "Efficient-CapsNet, MNIST": "mazzia2021/efficient",
+    "SR-CapsNet, smallNORB": "hahn2019/azimuth-self",
+    "ResNet-20, CIFAR-10": "hahn2019/cifar10-average",
+    "VB-CapsNet, smallNORB": "ribeiro2020/three-layers",
 }
 
 

@@ -14,6 +14,7 @@ from torchcaps.reproduce.spec import load_spec
 
 NOTHING = "Not measured yet: `python -m benchmarks.{}` does it."
 Row = dict[str, Any]
+SHEARS = ("MNIST", "AffNIST", "AffNIST-45")  # columns of gu2021's Table 1
 
 
 def discriminative_search(results: Path) -> str:
@@ -64,24 +65,25 @@ def _search_line(setting: tuple[str, float, float], rows: Sequence[Row]) -> list
 
 
 def affnist_shear(results: Path) -> str:
-    """The same networks on both readings of affNIST's shear."""
-    path = results / "gu2021-shear.json"
-    if not path.is_file():
-        return NOTHING.format("gu2021_readings shear")
-    rows = read_json(path)["rows"]
-    lines = []
-    for model in dict.fromkeys(row["model"] for row in rows):
-        own = [row for row in rows if row["model"] == model]
-        published = load_spec("gu2021").cell(f"table1/{model}-affnist").published
-        means = [
-            statistics.fmean(row["accuracy"][data] for row in own) for data in ("mnist-40", "affnist", "affnist-45")
+    """The networks of gu2021's Table 1 in profile desk, on both readings of affNIST's shear."""
+    cells = load_spec("gu2021").tables["table1"].cells
+    rows: dict[str, dict[str, list[float]]] = {}
+    for name, cell in cells.items():
+        files = sorted((results / "gu2021" / "table1").glob(f"{name}-desk-seed?.json"))
+        if cell.column in SHEARS and files:
+            rows.setdefault(cell.row, {})[cell.column] = [read_json(file)["value"] for file in files]
+    published = {cell.row: cell.published for cell in cells.values() if cell.column == "AffNIST"}
+    lines = [
+        [
+            row,
+            str(min(len(values) for values in found.values())),
+            *(f"{statistics.fmean(found[column]):.1f}" for column in SHEARS),
+            f"{published[row]:.1f}" if published[row] else "",
         ]
-        lines.append([f"`{model}`", str(len(own)), *(f"{mean:.1f}" for mean in means), f"{published:.1f}"])
-    epochs = max(row["epochs"] for row in rows)
-    words = (
-        f"Test accuracy in %, laptop size, trained on `mnist-40-moving` for {epochs} "
-        f"epoch{'s' if epochs > 1 else ''} (`benchmarks/gu2021_readings.py`):"
-    )
+        for row, found in rows.items()
+        if set(found) == set(SHEARS)
+    ]
+    words = "Test accuracy in % of networks trained on `mnist-40-moving` (gu2021, Table 1, profile desk):"
     head = ["network", "seeds", "mnist-40", "affnist (factor 0.2)", "affnist-45", "affNIST in gu2021"]
     return f"{words}\n\n{table(head, lines, numbers=len(head) - 1)}"
 

@@ -6,8 +6,7 @@ There are two generated versions, with rotation within 20 degrees and scale 0.8 
   whole digit on the canvas. As far as we know, this is how affNIST was made.
 - ``affnist-45``: shear within 45 degrees and any shift within 8 pixels, as gu2021 describes affNIST in section 3.1.
 
-gu2021's sentence is very probably wrong about the shear: ``python -m benchmarks.gu2021_readings shear`` compares the
-two.
+gu2021's sentence is very probably wrong about the shear; docs/data.md compares the accuracy on both.
 
 The transform of digit k depends only on (seed, k), so every model sees the same images. The training split is that of
 ``mnist-40``.

@@ -1,14 +1,13 @@
-"""What gu2021 leaves open, settled by small trainings: the shear of affNIST, and the units of ConvNet-R and -CR.
+"""Compactness of ConvNet-R and -CR with and without a ReLU on their units, which gu2021 leaves open.
 
-Run: python -m benchmarks.gu2021_readings shear; writes results/gu2021-shear.json (five core-minutes per epoch).
-Run: python -m benchmarks.gu2021_readings units; writes results/gu2021-units.json (half a core-hour).
+Run: python -m benchmarks.gu2021_units; writes results/gu2021-units.json (half a core-hour).
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,18 @@ import torch
 
 from torchcaps import fit
 from torchcaps.analysis.sweeps import FACTORS, affine_sweep, divergence, sweep_values, variance_shares
-from torchcaps.data import ImageSet, datasets, load_dataset, split_off
+from torchcaps.data import ImageSet, load_dataset, split_off
 from torchcaps.environment import describe_environment
 from torchcaps.files import write_json
 from torchcaps.models import Model, create_model, models
 from torchcaps.train import evaluate_accuracy
 
-BATCH, IMAGES = 64, 400
-VALIDATION = {"mnist": 5000, "mnist-40-moving": 6000}
+BATCH, PEAK, VALIDATION, IMAGES = 64, 0.002, 5000, 400
 
 
-def train(name: str, data: str, epochs: int, peak: float, seed: int, **options: Any) -> tuple[Model, dict[str, Any]]:
+def train(name: str, epochs: int, seed: int, **options: Any) -> tuple[Model, dict[str, Any]]:
     """Train a network of laptop size with a one-cycle schedule; validation images choose its weights."""
-    training, validation = split_off(load_dataset(data), VALIDATION[data], seed=0)
+    training, validation = split_off(load_dataset("mnist"), VALIDATION, seed=0)
     recipe = models.get(name).recipe
     torch.manual_seed(seed)
     model = create_model(name, size="laptop", image_size=training.shape[1], **options)
@@ -41,29 +39,14 @@ def train(name: str, data: str, epochs: int, peak: float, seed: int, **options: 
         batch_size=BATCH,
         loss=recipe.loss,
         seed=seed,
-        schedule=f"one-cycle:{peak}:0.1",
-        augmentation=datasets.get(data).augmentation if data == "mnist-40-moving" else "",
+        schedule=f"one-cycle:{PEAK}:0.1",
+        augmentation="",
         reconstruction=recipe.reconstruction,
         reconstruction_weight=recipe.reconstruction_weight,
     )
     seconds = time.process_time() - began
-    about = {"model": name, "options": options, "seed": seed, "epochs": epochs, "peak": peak, "core_seconds": seconds}
+    about = {"model": name, "options": options, "seed": seed, "epochs": epochs, "peak": PEAK, "core_seconds": seconds}
     return model, about | {"validation_accuracy": found.best_accuracy}
-
-
-def accuracy(model: Model, images: ImageSet) -> float:
-    return 100 * evaluate_accuracy(model, images).accuracy
-
-
-def shear(seeds: int, epochs: int) -> Iterator[dict[str, Any]]:
-    """Train on digits that move over the canvas, and test on both versions of affNIST."""
-    for seed in range(seeds):
-        for name, peak in (("convnet-avg", 0.004), ("capsnet", 0.003)):
-            model, row = train(name, "mnist-40-moving", epochs, peak, seed)
-            tested = {
-                data: accuracy(model, load_dataset(data, "test")) for data in ("mnist-40", "affnist", "affnist-45")
-            }
-            yield row | {"accuracy": tested}
 
 
 def units(seeds: int, epochs: int) -> Iterator[dict[str, Any]]:
@@ -76,9 +59,10 @@ def units(seeds: int, epochs: int) -> Iterator[dict[str, Any]]:
             ("convnet-cr", "relu"),
             ("convnet-cr-sf", "none"),
         ):
-            model, row = train(name, "mnist", epochs, 0.002, seed, activation=activation)
+            model, row = train(name, epochs, seed, activation=activation)
             test = load_dataset("mnist", "test")
-            yield row | {"accuracy": {"mnist": accuracy(model, test)}, **compactness(model, test)}
+            accuracy = 100 * evaluate_accuracy(model, test).accuracy
+            yield row | {"accuracy": {"mnist": accuracy}, **compactness(model, test)}
 
 
 @torch.no_grad()
@@ -103,27 +87,20 @@ def _score(vectors: torch.Tensor) -> dict[str, float]:
     return {"score": float(divergence(shares).mean()), "score_of_mean_shares": float(divergence(shares.mean(0)))}
 
 
-TRIALS: dict[str, tuple[Callable[[int, int], Iterator[dict[str, Any]]], str]] = {
-    "shear": (shear, "accuracy on affNIST with a shear factor of 0.2 and with shear within 45 degrees"),
-    "units": (units, "compactness with and without a ReLU on the units, over 16 and over 160 units"),
-}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("trial", choices=TRIALS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("results"))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    run, about = TRIALS[given.trial]
+    about = "compactness with and without a ReLU on the units, over 16 and over 160 units"
     content = {"about": about, "size": "laptop", "batch_size": BATCH, "environment": describe_environment()}
     rows = []
-    for row in run(given.seeds, given.epochs):
+    for row in units(given.seeds, given.epochs):
         print(row, flush=True)
         rows.append(row)
-        write_json(given.out / f"gu2021-{given.trial}.json", content | {"rows": rows})
+        write_json(given.out / "gu2021-units.json", content | {"rows": rows})
 
 
 if __name__ == "__main__":
