@@ -83,7 +83,8 @@ def compute_spent(results: Path) -> str:
         runs: dict[str, tuple[float, float]] = {}
         for result in (result for each in profiles for result in each.all_results()):
             if result.training and result.training_seconds:
-                hours = result.training_seconds * int(result.environment.get("threads") or 1) / 3600
+                clock = result.training_seconds * int(result.environment.get("threads") or 1)
+                hours = (result.training_core_seconds or clock) / 3600
                 runs[digest(result.training)] = images_shown(RunConfig(**result.training)), hours
         if runs:
             images, hours = (sum(each) for each in zip(*runs.values(), strict=True))

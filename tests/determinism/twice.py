@@ -22,7 +22,7 @@ MODELS = {
     "matrix-capsnet-68k": [],
     "convnet-avg": ["--set", "filters=8"],
 }
-TIMES = ("training_seconds", "images_per_second", "seconds", "environment")
+TIMES = ("training_seconds", "training_core_seconds", "images_per_second", "seconds", "environment")
 
 
 def train(folder: Path, model: str, threads: int) -> None:

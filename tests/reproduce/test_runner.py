@@ -71,6 +71,8 @@ def test_every_result_records_its_origin(undisturbed: Path) -> None:
     assert result.training["learning_rate"] == 0.01
     assert result.training_seconds is not None
     assert 0 < result.training_seconds < 60
+    assert result.training_core_seconds is not None
+    assert 0 < result.training_core_seconds < 120
     assert result.environment["versions"]["torch"]
     assert result_of(undisturbed, jobs[1]).value == pytest.approx(2 * (result.value or 0))
 

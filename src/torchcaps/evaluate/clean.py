@@ -24,6 +24,7 @@ from torchcaps.train import (
     resolve,
     training_splits,
 )
+from torchcaps.train.checkpoint import read_progress
 from torchcaps.train.run_images import write_error_reference, write_samples
 
 
@@ -67,6 +68,7 @@ def evaluate_run(run: RunFolder) -> dict[str, Any]:
         "test_accuracy": measured.accuracy,
         "test_images": measured.images,
         "training_seconds": validations[-1].seconds,
+        "training_core_seconds": read_progress(run.last).core_seconds if run.last.is_file() else None,
         "images_per_second": validations[-1].images_per_second,
         "confusion": measured.confusion.tolist(),
         "environment": describe_environment(),

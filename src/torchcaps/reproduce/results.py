@@ -55,6 +55,7 @@ class CellResult(BaseModel):
     training: Annotated[dict[str, Any], AfterValidator(_check_training)] | None = None  # configuration of the run
     fingerprint: str
     training_seconds: Seconds | None = None
+    training_core_seconds: Seconds | None = None  # CPU time; earlier versions did not record it
     seconds: Seconds = 0.0  # duration of the measurement
     environment: dict[str, Any]
 

@@ -81,6 +81,7 @@ def measure_cell(job: Job, trained: dict[str, RunFolder], results: Path, runs: P
         selection_split=run_result.get("selection_split"),
         training=_run_settings(job, own),
         training_seconds=run_result.get("training_seconds"),
+        training_core_seconds=run_result.get("training_core_seconds"),
         seconds=seconds,
         environment=describe_environment(),
     )

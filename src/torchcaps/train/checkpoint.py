@@ -37,6 +37,7 @@ class TrainingProgress:
     correct_sum: Count = 0
     seen: Count = 0
     seconds: Annotated[Amount, Field(ge=0)] = 0.0  # spent in training steps, over all sessions of the run
+    core_seconds: Annotated[Amount, Field(ge=0)] = 0.0  # CPU time of these steps, all threads of the main process
     images: Count = 0  # trained on, over all sessions of the run
 
 

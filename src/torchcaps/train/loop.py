@@ -199,7 +199,7 @@ def run_training(
             if progress.step >= total or progress.best_accuracy >= enough:
                 break
 
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             seed_step(config.seed, progress.step, context.rank)
             rate = schedule(progress.step)
             for group in optimizer.param_groups:
@@ -240,6 +240,7 @@ def run_training(
             progress.loss_sum += loss_sum
             progress.correct_sum += round(correct_sum)
             progress.seconds += time.perf_counter() - began
+            progress.core_seconds += time.process_time() - cpu_began
             speed = progress.images / progress.seconds
             display.step(progress.loss_sum / progress.seen, progress.correct_sum / progress.seen, speed)
             for each in observers:

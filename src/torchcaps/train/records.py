@@ -45,6 +45,7 @@ class RunResult(JsonRecord):
     test_accuracy: Share = 0
     test_images: Count = 0
     training_seconds: Amount = 0
+    training_core_seconds: Amount | None = None
     images_per_second: Annotated[float, Field(gt=0, le=1e12)] = 1
     confusion: list[list[Count]] | None = Field(default=None, min_length=2)
     environment: EnvironmentRecord | None = None
