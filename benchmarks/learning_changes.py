@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
+from torchcaps.layers import Capsules
 from torchcaps.layers.nonlinearity import TypeBatchNorm
 from torchcaps.models.hinton2018 import MatrixCapsNet
 from torchcaps.train.optimizers import OptimizerRecord, optimizers
@@ -110,6 +111,22 @@ def normalize_by_batch(model: MatrixCapsNet) -> None:
         layer.nonlinearity = TypeBatchNorm(layer.routing.shape.parents)
 
 
+def drop_primary_capsules(share: float, *, types: bool = False) -> Change:
+    """Set the activations of a random share of the primary capsules, or of whole types, to zero in training."""
+
+    def drop(module: nn.Module, inputs: Any, capsules: Capsules) -> Capsules | None:
+        if not module.training or capsules.activation is None:
+            return None
+        activation = capsules.activation  # (B, H, W, N)
+        shape = (len(activation), 1, 1, activation.shape[3]) if types else activation.shape
+        return capsules._replace(activation=activation * (torch.rand(shape) >= share))
+
+    def change(model: MatrixCapsNet) -> None:
+        model.primary.register_forward_hook(drop)
+
+    return change
+
+
 def scale_class_lambda(factor: float) -> Change:
     """Scale the inverse temperature of the class layer."""
 
@@ -136,6 +153,31 @@ def adam(beta1: float, beta2: float) -> dict[str, str]:
     """Adam with other betas."""
     name = f"adam-{beta1}-{beta2}"
     return register(name, type(name, (optim.Adam,), {}), betas=(beta1, beta2), fused=True)
+
+
+class AveragingAdam(optim.Adam):
+    """Adam that replaces the weights by their exponential moving average at the last step."""
+
+    decay: float
+    steps: int
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        found = super().step(closure)
+        weights = [each for group in self.param_groups for each in group["params"]]
+        self.done = getattr(self, "done", 0) + 1
+        if self.done == 1:
+            self.averages = [each.clone() for each in weights]
+        torch._foreach_lerp_(self.averages, weights, 1 - min(self.decay, (1 + self.done) / (10 + self.done)))
+        if self.done == self.steps:
+            torch._foreach_copy_(weights, self.averages)
+        return found
+
+
+def averaged(decay: float, steps: int) -> dict[str, str]:
+    """Adam with averaged weights, for a training of this many steps."""
+    name = f"adam-averaged-{decay}"
+    return register(name, type(name, (AveragingAdam,), {"decay": decay, "steps": steps}), fused=True)
 
 
 class AdamByRank(optim.Adam):

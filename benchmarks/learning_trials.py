@@ -16,6 +16,8 @@ from typing import Any
 from benchmarks.learning_changes import (
     Change,
     adam,
+    averaged,
+    drop_primary_capsules,
     muon,
     normalize_by_batch,
     normalize_features,
@@ -175,6 +177,20 @@ TRIALS: dict[str, Trial] = {
     "toys, 5 epochs, rms, weight decay 0.1": Trial(
         rms() | toys(32, 5) | peak(0.006) | {"optimizer": "adamw", "weight_decay": 0.1}
     ),
+    "toys, 5 epochs, rms, averaged weights": Trial(
+        rms() | toys(32, 5) | peak(0.006) | averaged(0.998, toys(32, 5)["steps"])
+    ),
+    "toys, 5 epochs, rms, 0.2 of the primary capsules dropped": Trial(
+        rms() | toys(32, 5) | peak(0.006), drop_primary_capsules(0.2)
+    ),
+    "toys, 5 epochs, rms, 0.5 of the primary capsules dropped": Trial(
+        rms() | toys(32, 5) | peak(0.006), drop_primary_capsules(0.5)
+    ),
+    "toys, 5 epochs, rms, 0.2 of the primary types dropped": Trial(
+        rms() | toys(32, 5) | peak(0.006), drop_primary_capsules(0.2, types=True)
+    ),
+    "toys, 5 epochs, rms, peak 0.012": Trial(rms() | toys(32, 5) | peak(0.012)),
+    "toys, 5 epochs, rms, cross-entropy": Trial(rms() | toys(32, 5) | peak(0.006) | {"loss": "cross-entropy"}),
     "toys, 5 epochs, rms, floor 0.3": Trial(rms(variance_floor=0.3) | toys(32, 5) | peak(0.006)),
     "toys, 5 epochs, rms, 3 iterations": Trial(rms(3) | toys(32, 5) | peak(0.006)),
     "toys, plain CNN, 3 epochs": Trial(
