@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from tests.cli.test_explain import Typed, typed  # noqa: F401  (a fixture)
 from torchcaps.reproduce.estimate import format_duration
 from torchcaps.reproduce.jobs import plan_jobs
@@ -116,6 +117,11 @@ def test_papers_lists_every_table(typed: Typed) -> None:  # noqa: F811
     assert "\ufffd" not in said, "no control character in a cell"
     assert "\N{HORIZONTAL ELLIPSIS}" not in said
     assert "Accuracy against the iterations of a universal attack" in said, "nothing is cut"
+
+
+def test_papers_fits_in_80_columns(run: Run) -> None:  # noqa: F811
+    *listing, _ = run("papers").splitlines()  # the last line is a sentence
+    assert max(map(len, listing)) <= 80
 
 
 SPEC = """

@@ -219,7 +219,7 @@ class AttackRecord:
     white_box: bool = True  # uses gradients of the attacked model
     needs_source: bool = False  # needs another trained model
     needs_capsules: bool = False  # attacks the votes of class capsules
-    extra: str = ""  # the optional dependencies to install: torchcaps[extra]
+    extra: str = ""  # the optional dependencies to install: pip install -e '.[extra]'
 
     @property
     def norms(self) -> tuple[str, ...]:
