@@ -195,8 +195,8 @@ def weights_command(
 
 
 def _print_card(name: str) -> None:
-    from torchcaps.pretrained.hub import model_card
     from torchcaps.pretrained.loading import load_trained
+    from torchcaps.pretrained.model_card import model_card
 
     trained = load_trained(name)
     model, tag, digest = (trained.result[key] for key in ("model", "tag", "sha256"))
