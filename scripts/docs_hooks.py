@@ -16,7 +16,7 @@ from latex2mathml.converter import convert
 FENCE = re.compile(r"^```math\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 DIRECTIVE = re.compile(r"^\.\. math::[ \n](.*?)(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
 EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
-ROLE = re.compile(r":(?:func|mod|class):`([^`]*)`")
+ROLE = re.compile(r":[a-z]+:`([^`]*)`")
 PICTURE = re.compile(
     r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]*)">'
     r'<img alt="([^"]*)" src="([^"]*)"[^>]*></picture>'

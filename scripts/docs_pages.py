@@ -15,7 +15,7 @@ import diagrams
 import performance_page
 import reliability_page
 import robustness_page
-from docs_parts import all_routings, capabilities, learned, measured, papers, speed, trials, which
+from docs_parts import all_routings, capabilities, learned, measured, own_images, papers, speed, trials, which
 from docs_parts.found import all_evidence
 from docs_parts.marks import Maker, filled
 
@@ -43,7 +43,7 @@ BROUGHT = {
 def all_makers(results: Path) -> dict[str, Maker]:
     """Whoever makes a part, by the name in its mark."""
     found: dict[str, Maker] = dict(capabilities.MAKERS)
-    for module in (all_routings, learned, measured, papers, speed, trials, which):
+    for module in (all_routings, learned, measured, own_images, papers, speed, trials, which):
         found |= module.makers(results)
     return found
 

@@ -53,9 +53,10 @@ torchrun; both are detected. `--strategy fsdp` shards the weights over the proce
 - An empty batch gives an empty output in every model.
 - Models in float16 and bfloat16 (`model.half()`, `model.bfloat16()`) take images of that type. Routing and capsule
   lengths are computed in float32 and rounded.
-- Training flushes denormals to zero. In your own training loop, call `torch.set_flush_denormal(True)` for networks with
-  many batch normalizations: a batch that contains only denormal pixels (below 1.2e-38) otherwise has infinite gradients
-  in ResNet-20.
+- Training flushes denormals to zero, in all threads. In your own training loop, use `with flush_denormals():` from
+  `torchcaps.train.device` for networks with many batch normalizations: a batch that contains only denormal pixels
+  (below 1.2e-38) otherwise has infinite gradients in ResNet-20. `torch.set_flush_denormal(True)` alone changes the
+  calling thread and threads started later, not the worker threads that exist already.
 - A model refuses images with NaN or infinite pixels on a CPU. On other devices, the check would force a synchronization
   and is skipped; it is also skipped during tracing. Training checks the loss and the gradient on every device.
 

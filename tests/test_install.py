@@ -50,3 +50,4 @@ def test_nothing_says_that_torchcaps_is_on_pypi() -> None:
         text = path.read_text(encoding="utf-8")
         assert "pip install torchcaps" not in text, path
         assert "pip install 'torchcaps" not in text, path
+        assert "torchcaps[" not in text, f"{path} names an extra of a package that is not on PyPI"

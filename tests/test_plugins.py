@@ -138,6 +138,7 @@ def test_the_commands_take_it_like_any_other(torchcaps_command: Command) -> None
     without = torchcaps_command("evaluate", "run")
     assert without.returncode == 2
     assert "routing 'consensus' is unknown" in without.stderr
+    assert f"it was trained with the plugin {EXAMPLE}, which is not loaded: pass --plugin {EXAMPLE}" in without.stderr
 
 
 def test_an_attack_in_one_file_keeps_the_guarantees_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

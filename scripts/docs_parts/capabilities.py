@@ -79,7 +79,11 @@ def attack_table() -> str:
             "gradients" if record.white_box else "scores only",
             ", ".join(
                 filter(
-                    None, ["another run" * record.needs_source, f"`torchcaps[{record.extra}]`" if record.extra else ""]
+                    None,
+                    [
+                        "another run" * record.needs_source,
+                        f"`pip install -e '.[{record.extra}]'`" if record.extra else "",
+                    ],
                 )
             ),
         ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
+from inspect import Parameter, signature
 
 LONGEST = 100  # longest name shown in a message
 
@@ -28,6 +29,23 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> TorchcapsError:
     nearest = difflib.get_close_matches(name, names, n=1)
     hint = f": did you mean '{nearest[0]}'?" if nearest else "."
     return TorchcapsError(f"{kind} '{name}' is unknown{hint} One of: {', '.join(names)}")
+
+
+def wrong_settings(
+    kind: str, name: str, build: Callable[..., object], given: Iterable[str], error: TypeError
+) -> TorchcapsError:
+    """Build the error for settings that a registered class or function does not take.
+
+    >>> str(wrong_settings("routing", "mine", lambda shape, *, scale=1: None, ["scal"], TypeError()))
+    "routing 'mine' does not take these settings: setting 'scal' is unknown: did you mean 'scale'? One of: scale"
+    """
+    parameters = signature(build).parameters.values()
+    known = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY or each.default is not each.empty]
+    unknown = [each for each in given if each not in known]
+    reason = str(error)
+    if unknown:
+        reason = str(unknown_name("setting", unknown[0], known)) if known else "it has none"
+    return TorchcapsError(f"{kind} '{name}' does not take these settings: {reason}")
 
 
 def need_extra(extra: str, purpose: str, *modules: str) -> None:

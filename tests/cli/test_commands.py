@@ -44,6 +44,25 @@ def test_train_evaluate_and_load(torchcaps_command: Command, tmp_path: Path) -> 
     assert model(torch.rand(2, 1, 28, 28)).scores.shape == (2, 10)
 
 
+def test_a_finished_run_is_extended_by_command(torchcaps_command: Command, tmp_path: Path) -> None:
+    short = ["train", "lenet", *SMALL, "--epochs", "1"]
+    assert torchcaps_command(*short, "--out", "run").returncode == 0
+    longer = torchcaps_command("train", "--resume", "run", "--epochs", "2")
+    assert longer.returncode == 0, longer.stderr
+    assert "epoch 2.00, validation accuracy" in longer.stderr
+    assert "epochs: 2" in (tmp_path / "run" / "config.yaml").read_text()
+    for arguments, message in (
+        (["--epochs", "1"], "has 2 epochs: it can be extended, not shortened"),
+        (["--learning-rate", "0.1"], "a resumed run keeps its settings: leave out --learning-rate"),
+    ):
+        refused = torchcaps_command("train", "--resume", "run", *arguments)
+        assert refused.returncode == 2
+        assert message in refused.stderr
+    assert torchcaps_command(*short, "--schedule", "one-cycle:0.01:0.1", "--out", "cycle").returncode == 0
+    refused = torchcaps_command("train", "--resume", "cycle", "--epochs", "2")
+    assert "depends on the length of the training, so the run cannot be extended" in refused.stderr
+
+
 def test_flags_override_the_settings_file(torchcaps_command: Command, tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text("model: convnet-avg\nepochs: 7\nseed: 3\noptions: {filters: 8}\n")
     done = torchcaps_command("train", "--config", "settings.yaml", *SMALL, "--epochs", "1", "--out", "run")

@@ -19,6 +19,7 @@ from torchcaps.cli.bench import print_result
 from torchcaps.cli.main import app, main
 from torchcaps.evaluate.robustness import protocols
 from torchcaps.models.registry import models, setting_rows
+from torchcaps.train import RunConfig
 
 ROOT = Path(__file__).parents[2]
 # These make something and list nothing: a page, a service, files.
@@ -255,6 +256,25 @@ def test_help_fits_in_80_columns_and_shows_defaults(run: Run, monkeypatch: pytes
         said = run(*group, "--help")
         assert "..." not in said.partition("Commands:")[2], f"a summary is cut:\n{said}"
     assert "[default: mnist]" in " ".join(run("train", "--help").split())
+
+
+# Options of train that have no default: they name files or other settings.
+NO_DEFAULT = {"images", "set", "plugin", "config", "resume", "from", "json", "help"}
+
+
+def test_train_help_has_the_default_of_every_setting(run: Run) -> None:  # noqa: F811
+    options = re.split(r"^  (?=-)", run("train", "--help"), flags=re.MULTILINE)[1:]
+    shown = {}
+    for option in options:
+        name = re.match(r"(?:-h, )?--([a-z-]+)", option)
+        assert name is not None
+        found = re.search(r"\[default: ([^]]*)\]", " ".join(option.split()))
+        assert (found is None) == (name[1] in NO_DEFAULT), option
+        shown[name[1].replace("-", "_")] = found and found[1]
+    numbers = ("epochs", "seed", "save_minutes", "devices", "nodes")
+    for name in ("data", "size", "device", "precision", "strategy", *numbers):
+        default = RunConfig.model_fields[name].default
+        assert shown[name] == str(default).removesuffix(".0"), name
 
 
 def test_a_warning_of_the_library_is_printed_once_and_not_broken(capsys: pytest.CaptureFixture[str]) -> None:

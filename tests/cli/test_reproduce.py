@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_bench import Run, run  # noqa: F401  (a fixture)
 from tests.cli.test_explain import Typed, typed  # noqa: F401  (a fixture)
+from torchcaps.reproduce.estimate import format_duration
+from torchcaps.reproduce.jobs import plan_jobs
 from torchcaps.reproduce.runner import Folders
-from torchcaps.reproduce.spec import PROFILES
-from torchcaps.reproduce.status import table_states
+from torchcaps.reproduce.spec import PROFILES, load_spec
+from torchcaps.reproduce.status import plan_rows, table_states
 
 pytestmark = pytest.mark.process
 
@@ -90,6 +93,23 @@ def test_every_table_has_its_time_before_anything_was_trained(tmp_path: Path) ->
         assert all(state.seconds[profile] is not None for profile in asked), f"{state.paper} {state.table}"
 
 
+def test_papers_and_dry_run_estimate_the_same_time(typed: Typed, tmp_path: Path) -> None:  # noqa: F811
+    states = table_states(Folders(tmp_path / "results", tmp_path / "runs"))
+    for state in states:
+        jobs = plan_jobs(load_spec(state.paper), "desk", tables=[state.table])
+        planned = plan_rows(jobs, Folders(tmp_path / "results", tmp_path / "runs"))[1]
+        total = sum(each or 0.0 for each in planned)
+        assert total == pytest.approx(state.seconds["desk"]), f"{state.paper} {state.table}"
+    code, said = typed("papers")
+    assert code == 0
+    assert "'?' is a time that 'torchcaps reproduce PAPER --dry-run' has to measure" in said
+    table1 = next(state for state in states if (state.paper, state.table) == ("gu2021", "table1"))
+    code, plan = typed("reproduce", "gu2021", "table1", "--dry-run", "--profile", "desk")
+    expected = format_duration(table1.seconds["desk"])
+    assert f"desk: 0/{table1.wanted['desk']}, {expected}" in said
+    assert f"Total: about {expected} with one worker" in plan
+
+
 def test_papers_lists_every_table(typed: Typed) -> None:  # noqa: F811
     code, said = typed("papers")
     assert code == 0, said
@@ -97,6 +117,11 @@ def test_papers_lists_every_table(typed: Typed) -> None:  # noqa: F811
     assert "\ufffd" not in said, "no control character in a cell"
     assert "\N{HORIZONTAL ELLIPSIS}" not in said
     assert "Accuracy against the iterations of a universal attack" in said, "nothing is cut"
+
+
+def test_papers_fits_in_80_columns(run: Run) -> None:  # noqa: F811
+    *listing, _ = run("papers").splitlines()  # the last line is a sentence
+    assert max(map(len, listing)) <= 80
 
 
 SPEC = """

@@ -13,6 +13,7 @@ import tests.helpers.tiny_model  # noqa: F401  (registers the model)
 from torchcaps.cli.main import app
 from torchcaps.compare import ComparisonResults, ComparisonRun, run_comparison, write_report
 from torchcaps.compare.figures import plot_learning_curves
+from torchcaps.compare.report import name_cell
 from torchcaps.compare.table import COLUMNS, SUSPECT_MARK, robustness_columns, table_cells
 from torchcaps.data import TensorImages, datasets, load_dataset
 from torchcaps.data.datasets.viewpoints import split_by_viewpoint
@@ -160,6 +161,11 @@ def test_a_model_is_built_once_for_its_training(tmp_path: Path, monkeypatch: pyt
     done = CliRunner().invoke(app, ["compare", "tiny", "lenet", *options, "--out", str(tmp_path / "both")])
     assert done.exit_code == 0, done.output
     assert built == ["tiny", "lenet"]
+
+
+def test_a_long_name_is_wrapped_between_its_settings() -> None:
+    cell = name_cell("capsnet:routing=mine,filters=<8", best=True)
+    assert cell == "<td class='best'>capsnet:<wbr>routing=mine,<wbr>filters=&lt;8</td>"
 
 
 def test_learning_curves_with_a_single_point_are_visible(tmp_path: Path) -> None:

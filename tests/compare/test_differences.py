@@ -48,6 +48,8 @@ def test_plus_minus_is_half_an_interval() -> None:
     assert percent([0.5, 0.52, 0.54]) == f"52.00 ± {4.30265 * 2 / math.sqrt(3):.2f}"
 
 
-def test_progress_lines_name_routing_and_seed() -> None:
+def test_progress_lines_name_settings_and_seed() -> None:
     config = resolve(model="capsnet", data="glyphs", seed=2, options={"routing": "uniform"})
     assert run_title(config) == "capsnet routing=uniform seed 2 on glyphs"
+    config = resolve(model="capsnet", data="glyphs", options={"routing_options": {"iterations": 2}, "filters": 8})
+    assert run_title(config) == "capsnet routing_options={'iterations': 2} filters=8 seed 0 on glyphs"

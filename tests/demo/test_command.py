@@ -14,6 +14,7 @@ import pytest
 
 from torchcaps.demo.server import allowed_hosts, listen
 from torchcaps.errors import TorchcapsError
+from torchcaps.pretrained.loading import find_card
 
 pytestmark = pytest.mark.process
 
@@ -34,6 +35,28 @@ def test_start_request_stop(command: list[str], tmp_path: Path) -> None:
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=20) == 0  # the usual way to end it is no failure
             assert "Traceback" not in (process.stderr.read() if process.stderr else "")
+        finally:
+            process.kill()
+
+
+SHIPPED = "convnet-avg-mnist-laptop"
+
+
+@pytest.mark.parametrize("command", [["demo", "--no-browser"], ["serve"]], ids=["demo", "serve"])
+def test_shipped_weights_by_name(command: list[str], tmp_path: Path) -> None:
+    """Like a run; a directory of that name with what another command computed does not hide them."""
+    (tmp_path / SHIPPED / "explain").mkdir(parents=True)
+    call = [str(Path(sys.executable).with_name("torchcaps")), *command, SHIPPED, "--port", "0"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        try:
+            assert process.stdout is not None
+            address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+            assert address
+            with httpx.Client(base_url=address[0], transport=httpx.HTTPTransport(retries=3), timeout=60) as client:
+                (model,) = client.get("/api/models").json()
+                assert model["name"] == SHIPPED
+                assert model["test_accuracy"] == find_card("convnet-avg", None).test_accuracy
+                assert client.get("/api/samples").json()["images"]["shape"] == [40, 1, 28, 28]
         finally:
             process.kill()
 

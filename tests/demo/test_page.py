@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from PIL import Image
 
 from tests.demo.conftest import running
 from tests.helpers.browser import FLAGS, find_chromium
@@ -327,6 +329,45 @@ def test_a_picture_is_shown_as_it_is(browser: Browser, pictures_address: str) ->
         page.locator(f"#tab-{panel}").click()
         page.wait_for_timeout(150)
         assert page.evaluate("document.documentElement.scrollWidth") == 390, panel
+    page.close()
+    assert not visit.troubles
+
+
+def test_an_image_unlike_the_training_images_is_marked(visit: Visit) -> None:
+    page = visit.open()
+    note = page.get_by_role("article", name="CapsNet", exact=True).locator(".unusual")
+    page.get_by_role("button", name="Test image: 4").first.click()
+    wait_for_digit(page, "4")
+    assert not note.is_visible()
+    draw(page, *([(0.1, y / 10), (0.9, y / 10)] for y in range(1, 10)))  # no digit
+    note.wait_for()
+    assert note.inner_text() == "Unlike the training images: do not trust this prediction."
+    until(page, "document.getElementById('live').textContent.includes('unlike the training images')")
+
+
+PASTED = """async () => {
+    const canvas = new OffscreenCanvas(200, 300), context = canvas.getContext('2d');
+    context.fillStyle = 'rgb(40 20 220)'; context.fillRect(0, 0, 200, 300);
+    const carried = new DataTransfer();
+    carried.items.add(new File([await canvas.convertToBlob()], 'blue.png', { type: 'image/png' }));
+    document.dispatchEvent(new ClipboardEvent('paste', { clipboardData: carried, bubbles: true }));
+}"""
+
+
+def test_a_picture_is_pasted_or_picked(browser: Browser, pictures_address: str, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    visit = Visit(page, pictures_address)
+    visit.open()
+    pixel = """(() => {
+        const copy = new OffscreenCanvas(32, 32).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(document.getElementById('seen'), 0, 0);
+        return [...copy.getImageData(3, 3, 1, 1).data].join(' ');
+    })()"""
+    page.evaluate(PASTED)
+    until(page, f"{pixel} === '40 20 220 255'")
+    Image.new("RGB", (90, 60), (210, 120, 30)).save(tmp_path / "orange.png")
+    page.locator("input[type=file]").set_input_files(tmp_path / "orange.png")
+    until(page, f"{pixel} === '210 120 30 255'")
     page.close()
     assert not visit.troubles
 

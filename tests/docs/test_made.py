@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from tests.helpers.doc_blocks import ROOT, blocks_in
 from tests.helpers.synthetic_results import ENVIRONMENT
 from torchcaps.cli.settings import parse_settings
-from torchcaps.files import read_yaml, write_json
+from torchcaps.files import read_json, read_yaml, write_json
 from torchcaps.reproduce.spec import TOPICS, list_papers, load_spec
 from torchcaps.routing import routings
 from torchcaps.train import resolve
@@ -70,11 +71,18 @@ def test_a_changed_result_changes_the_pages(pages: Any, tmp_path: Path) -> None:
         "speed",
         "claims-summary {}",
         "which-not",
+        "large-images",
+        "detection",
     )
     marks = "\n".join(f"<!-- made by scripts/docs_pages.py: {part} -->\n<!-- end -->" for part in parts)
     (tmp_path / "README.md").write_text(marks)
     for name in ("gu2021/table1", "bench"):
         shutil.copytree(ROOT / "results" / name, tmp_path / "results" / name)
+    large, detected = (read_json(ROOT / "results" / f"{name}.json") for name in ("large-images", "detection-mnist"))
+    large["rows"][0] |= {"images_per_second_median": 123.4, "peak_megabytes": 567.8}
+    detected["rows"][-1]["reconstruction"] = 0.4321
+    write_json(tmp_path / "results" / "large-images.json", large)
+    write_json(tmp_path / "results" / "detection-mnist.json", detected)
     run = {"confusion": [], "environment": ENVIRONMENT | {"command": "x --train-images 12345 --epochs 1"}, "seed": 0}
     run |= {"size": "laptop", "test_images": 5000, "parameters": 7}
     accuracies = {"capsnet": 0.91, "convnet-avg": 0.97, "capsnet:routing=uniform": 0.909}
@@ -95,6 +103,8 @@ def test_a_changed_result_changes_the_pages(pages: Any, tmp_path: Path) -> None:
     assert "| `capsnet:routing=uniform` |" in text.partition("model-results")[2].partition("routing-results")[0]
     assert "| `capsnet:routing=uniform` |" not in text.partition("routing-results")[2]
     assert "CapsNet: AffNIST" in text
+    assert f"| `capsnet` | {large['rows'][0]['parameters']:,} | 123 | 568 |" in text
+    assert re.search(r"\| reconstructive, epsilon 0\.1 \| \d+% \| 0\.432 \|", text)
     assert "- hinton2018: nothing at all" in text
     claims = [len(load_spec(paper).claims) for paper in list_papers()]
     assert f"f {sum(claims)} claims in {sum(map(bool, claims))} papers" in text

@@ -55,6 +55,18 @@ def test_equations_are_drawn_and_nothing_is_left_raw(site: Path) -> None:
     assert "only-dark" in (site / "index.html").read_text(encoding="utf-8"), "the picture follows the page's theme"
 
 
+def test_the_api_pages_list_classes_with_methods_and_no_raw_markup(site: Path) -> None:
+    for source in (ROOT / "docs" / "api").glob("*.md"):
+        page = (site / "api" / f"{source.stem}.html").read_text(encoding="utf-8")
+        assert not re.search(r":(?:meth|func|class|mod|attr):", page), source.name
+        for name in re.findall(r"^::: (torchcaps[\w.]*)$", source.read_text(encoding="utf-8"), re.MULTILINE):
+            assert f'id="{name}"' in page, f"{source.name} has no heading for {name}"
+    layers = (site / "api" / "layers.html").read_text(encoding="utf-8")
+    assert 'href="#torchcaps.layers.CapsuleLayer"' in layers, "in the table of contents"
+    assert 'id="torchcaps.layers.CapsuleLayer.dense"' in layers
+    assert "child capsules vote for the parents" in layers
+
+
 def test_every_page_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     named = set(re.findall(r"[\w/-]+\.md", yaml.safe_dump(yaml.safe_load(text)["nav"])))

@@ -116,7 +116,8 @@ def test_images_takes_a_folder_and_test_images_a_number(
     monkeypatch.chdir(tmp_path)
     for arguments, message in (
         (["--images", "40"], "--images names a folder of images; for a number of images, use --test-images 40"),
-        (["--images", "x", "--attack", "fgsm"], "leave out --on, --attack and their options"),
+        (["--images", "40", "--attack", "fgsm"], "--images names a folder of images; for a number of images, use"),
+        (["--images", "x", "--epsilon", "0.1"], "--epsilon and --source need --attack or --detect"),
     ):
         monkeypatch.setattr(sys, "argv", ["torchcaps", "evaluate", str(trained / "run"), *arguments])
         with pytest.raises(SystemExit):
@@ -129,6 +130,33 @@ def test_images_takes_a_folder_and_test_images_a_number(
         main()
     said = " ".join(capsys.readouterr().out.split())
     assert "on 8 images (the test images of the folder that it was trained on), expected calibration error" in said
+
+
+def test_attacks_and_detection_follow_the_images(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What the message for a folder that is gone suggests works for every measurement."""
+    run = shutil.copytree(trained / "run", tmp_path / "run")
+    fill(tmp_path / "other", 3, {"bright": 20, "dark": 19})
+
+    def evaluate(*arguments: str) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", ["torchcaps", "evaluate", str(run), "--test-images", "4", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        said = capsys.readouterr()
+        return stopped.value.code, " ".join(f"{said.out} {said.err}".split())
+
+    for measurement in (["--attack", "fgsm", "--epsilon", "0.02"], ["--detect"]):
+        shutil.copy(trained / "run" / "config.yaml", run / "config.yaml")
+        code, said = evaluate(*measurement)
+        assert code == 2
+        assert "if they were moved, give their new place with --images FOLDER" in said
+        code, said = evaluate(*measurement, "--images", str(tmp_path / "other"))
+        assert code == 2
+        assert "has changed since" in said
+        code, said = evaluate(*measurement, "--images", str(trained / "moved"))
+        assert code == 0, said
+        assert "Written: " in said
 
 
 def test_calibration_agrees_with_a_loop() -> None:

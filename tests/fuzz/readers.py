@@ -45,8 +45,9 @@ from torchcaps.errors import TorchcapsError
 from torchcaps.evaluate.figures import affine_chart, attack_curves
 from torchcaps.files import parse_yaml, read_json
 from torchcaps.kernels.dispatch import use_kernels
-from torchcaps.pretrained.hub import from_folder, model_card, save_pretrained
+from torchcaps.pretrained.hub import from_folder, save_pretrained
 from torchcaps.pretrained.loading import load_trained_run, read_card
+from torchcaps.pretrained.model_card import model_card
 from torchcaps.reproduce.figures import table_figures
 from torchcaps.reproduce.report import describe_origin
 from torchcaps.reproduce.results import gather_results, read_result

@@ -109,6 +109,8 @@ def test_further_profiles_and_tables_without_values_are_folded(tmp_path: Path) -
     page, text = pages()
     assert page.count("<summary>Not measured yet. The paper&#x27;s values</summary>") == 1, "of table 1"
     assert text.count("<summary>Not measured yet. The paper's values</summary>") == 1
+    folded = page[page.index("<details><summary>5 claims are not testable yet</summary>") :]
+    assert folded[: folded.index("<h2 id='table1'>")].count("<li id='") == 5
     assert '<details markdown="1">\n<summary>5 claims are not testable yet</summary>\n\n- ' in text
     assert "<details><summary>" not in text, "md_in_html ends a folded part where a nested one ends"
     for profile in ("laptop", "desk"):

@@ -7,7 +7,7 @@ import torch
 
 from torchcaps.errors import TorchcapsError
 from torchcaps.functional import squash
-from torchcaps.routing import Routing, RoutingRecord, routings
+from torchcaps.routing import Routing, RoutingRecord, create_routing, routings
 from torchcaps.routing.base import LayerShape
 from torchcaps.testing import check_routing
 
@@ -72,3 +72,11 @@ def test_plain_votes_give_the_same_without_positions(record: RoutingRecord) -> N
     assert all(couplings.shape == (2, 6, 3) for couplings in plain.couplings)
     with pytest.raises(TorchcapsError, match=r"built for votes \(P, I, J, D\) = \(1, 6, 3, 4\), got \(1, 5, 3, 4\)"):
         routing(votes[:, :5], None if activation is None else activation[:, :5])
+
+
+def test_an_unknown_setting_is_answered_with_the_known_ones() -> None:
+    shape = LayerShape(positions=1, children=4, parents=3, size=2)
+    with pytest.raises(TorchcapsError, match="setting 'iteration' is unknown: did you mean 'iterations'"):
+        create_routing("dynamic", shape, iteration=3)
+    with pytest.raises(TorchcapsError, match="routing 'uniform' does not take these settings: it has none"):
+        create_routing("uniform", shape, iterations=3)

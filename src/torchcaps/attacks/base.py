@@ -25,7 +25,7 @@ from torchcaps.attacks.model_wrapper import (
 from torchcaps.attacks.norms import get_norm
 from torchcaps.attacks.result import AttackResult, AttackState, merge_results
 from torchcaps.data.base import chunks
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, wrong_settings
 from torchcaps.models import Model
 from torchcaps.progress import progress_bar
 from torchcaps.registry import Registry
@@ -219,7 +219,7 @@ class AttackRecord:
     white_box: bool = True  # uses gradients of the attacked model
     needs_source: bool = False  # needs another trained model
     needs_capsules: bool = False  # attacks the votes of class capsules
-    extra: str = ""  # the optional dependencies to install: torchcaps[extra]
+    extra: str = ""  # the optional dependencies to install: pip install -e '.[extra]'
 
     @property
     def norms(self) -> tuple[str, ...]:
@@ -243,4 +243,4 @@ def create_attack(name: str, **options: Any) -> Attack:
     try:
         return record.build(**options)
     except TypeError as error:
-        raise TorchcapsError(f"attack '{name}' does not take these settings: {error}") from error
+        raise wrong_settings("attack", name, record.build, options, error) from error

@@ -41,7 +41,10 @@ def evaluate_command(
     norm: Annotated[str, typer.Option(help="Norm of the perturbation, 'linf' or 'l2'.")] = "linf",
     images: Annotated[
         str | None,
-        typer.Option(help="A folder of labeled images to evaluate on: one subfolder per class, or a CSV file."),
+        typer.Option(
+            help="A folder of labeled images to evaluate on: one subfolder per class, or a CSV file. With --on, "
+            "--attack or --detect: the new place of the images that the run was trained on."
+        ),
     ] = None,
     test_images: Annotated[int, typer.Option(help="Images of each test set of --on and --attack.", min=1)] = 500,
     logits: Annotated[
@@ -75,10 +78,14 @@ def evaluate_command(
     from torchcaps.pretrained.loading import open_trained, output_folder
 
     folders = [open_trained(name) for name in runs]
-    if images:
-        if on or attack or epsilon or source:
-            raise TorchcapsError("--images evaluates on a folder of images: leave out --on, --attack and their options")
-        _evaluate_folders(folders, images, out, json)
+    if images and (on or attack or detect):
+        from torchcaps.train import move_images
+
+        folders = [move_images(run, _image_folder(images)) for run in folders]
+    elif images:
+        if epsilon or source:
+            raise TorchcapsError("--epsilon and --source need --attack or --detect: name one, or leave them out")
+        _evaluate_folders(folders, _image_folder(images), out, json)
         return
     if detect:
         if on or attack:
@@ -207,9 +214,13 @@ def _print_detection(found: dict[str, Any]) -> None:
     )
 
 
-def _evaluate_folders(runs: list[RunFolder], images: str, out: Path | None, json: bool) -> None:
+def _image_folder(images: str) -> Path:
     if images.isdecimal() and not Path(images).exists():
         raise TorchcapsError(f"--images names a folder of images; for a number of images, use --test-images {images}")
+    return Path(images)
+
+
+def _evaluate_folders(runs: list[RunFolder], images: Path, out: Path | None, json: bool) -> None:
     from torchcaps.evaluate import evaluate_folder
     from torchcaps.files import file_name
     from torchcaps.pretrained.loading import output_folder
@@ -219,7 +230,7 @@ def _evaluate_folders(runs: list[RunFolder], images: str, out: Path | None, json
     for run in runs:
         own = out / file_name(run.path.name) if out and several else out
         target = own or output_folder(run, "evaluation")
-        result = evaluate_folder(run, Path(images), target)
+        result = evaluate_folder(run, images, target)
         results.append(result)
         if not json:
             _print_folder(result, target)

@@ -156,7 +156,7 @@ def _needs(row: dict[str, Any]) -> str:
     needs = {
         "gradients": row["white_box"],
         "another trained model": row["needs_source"],
-        f"torchcaps[{row['extra']}]": row["extra"],
+        f"pip install -e '.[{row['extra']}]'": row["extra"],
     }
     return ", ".join(need for need, needed in needs.items() if needed)
 
@@ -195,8 +195,8 @@ def weights_command(
 
 
 def _print_card(name: str) -> None:
-    from torchcaps.pretrained.hub import model_card
     from torchcaps.pretrained.loading import load_trained
+    from torchcaps.pretrained.model_card import model_card
 
     trained = load_trained(name)
     model, tag, digest = (trained.result[key] for key in ("model", "tag", "sha256"))

@@ -104,12 +104,13 @@ Images = Annotated[
 ]
 Size = Annotated[str | None, typer.Option(help="Model size, 'laptop' or 'paper'.  [default: laptop]")]
 Epochs = Annotated[int | None, typer.Option(help="Number of epochs.  [default: 5]")]
-Steps = Annotated[int | None, typer.Option(help="Maximum number of training steps.")]
+Steps = Annotated[int | None, typer.Option(help="Maximum number of training steps.  [default: no limit]")]
 StopAtAccuracy = Annotated[
-    float | None, typer.Option(help="Stop when the validation accuracy reaches this value, e.g. 0.985.")
+    float | None,
+    typer.Option(help="Stop when the validation accuracy reaches this value, e.g. 0.985.  [default: never]"),
 ]
-TrainImages = Annotated[int | None, typer.Option(help="Use only this many training images.")]
-TestImages = Annotated[int | None, typer.Option(help="Use only this many test images.")]
+TrainImages = Annotated[int | None, typer.Option(help="Use only this many training images.  [default: all]")]
+TestImages = Annotated[int | None, typer.Option(help="Use only this many test images.  [default: all]")]
 BatchSize = Annotated[int | None, typer.Option(help="Images per step.  [default: from the paper]")]
 LearningRate = Annotated[float | None, typer.Option(help="Learning rate.  [default: from the paper]")]
 ClipNorm = Annotated[float | None, typer.Option(help="Clip the norm of the gradient.  [default: no]")]

@@ -192,6 +192,6 @@ def papers_command(
     console.out.print(
         "For each profile: finished results out of cells times seeds, and the estimated time of all of them with one "
         f"worker, from speeds measured here, otherwise on {shipped_machine()}. Measurements that never ran here are "
-        "not counted.",
+        "not counted. '?' is a time that 'torchcaps reproduce PAPER --dry-run' has to measure.",
         soft_wrap=True,
     )

@@ -82,6 +82,11 @@ def _own_images_section(data: str) -> str:
     return f"<h2>Images</h2>\n<p>{html.escape(summary.text)}</p>\n{warnings}{table}"
 
 
+def name_cell(name: str, best: bool) -> str:
+    """Return the cell of a model's name, which may be wrapped between its settings."""
+    return html_cell(name, css_class="best" if best else "").replace(":", ":<wbr>").replace(",", ",<wbr>")
+
+
 def _table(comparison: ComparisonResults) -> str:
     best = best_model(comparison.results)
     chosen = [*COLUMNS, *robustness_columns(list(comparison.results.values()))]
@@ -90,7 +95,7 @@ def _table(comparison: ComparisonResults) -> str:
         html_cell(title, scope="col") for title in ("model", *(column.title.replace(", ", nbsp) for column in chosen))
     ]
     rows = [
-        [html_cell(name, css_class="best" if name == best else ""), *map(html_cell, table_cells(chosen, results))]
+        [name_cell(name, name == best), *map(html_cell, table_cells(chosen, results))]
         for name, results in comparison.results.items()
     ]
     said = "".join(f"<p>{html.escape(each)}</p>\n" for each in difference_sentences(comparison.results))

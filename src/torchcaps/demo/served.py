@@ -23,7 +23,7 @@ from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import CapsuleLayer
 from torchcaps.models import FastInference, Model, models
 from torchcaps.pretrained import Card, list_pretrained, load_samples
-from torchcaps.pretrained.loading import ROOT, load_pretrained, open_trained
+from torchcaps.pretrained.loading import ROOT, load_pretrained, open_trained, read_card
 from torchcaps.train import RunConfig, RunFolder, load
 from torchcaps.train.run_images import ErrorReference, read_error_reference, read_samples
 
@@ -157,6 +157,8 @@ def _open_card(card: Card) -> ServedModel:
 
 
 def _open_run(run: RunFolder, name: str, *, may_read_images: bool) -> ServedModel:
+    if run.path.parent == ROOT:
+        return _open_card(read_card(run.path / "card.json"))
     accuracy = run.result().get("test_accuracy") if run.result_file.is_file() else None
     kept, errors = read_samples(run), read_error_reference(run)
     return ServedModel(name, load(run.path), run.config(), accuracy, may_read_images, kept, errors)

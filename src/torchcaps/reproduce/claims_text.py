@@ -132,3 +132,12 @@ def claim_cautions(claim: Claim, paper: PaperEvidence) -> tuple[str, ...]:
         for text in dict.fromkeys(failed + warned):
             said.setdefault(text, []).append(cell_label(path, paper))
     return tuple(f"{', '.join(cells)}: {text}" for text, cells in said.items())
+
+
+def untestable_title(count: int) -> str:
+    """Return the title under which claims that are not testable yet are folded.
+
+    >>> untestable_title(1), untestable_title(2)
+    ('1 claim is not testable yet', '2 claims are not testable yet')
+    """
+    return f"{count} claim{' is' if count == 1 else 's are'} not testable yet"

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from torchcaps.files import write_text
 from torchcaps.html import html_figure, html_page, html_table
+from torchcaps.reproduce.claims_text import untestable_title
 from torchcaps.reproduce.report import (
     COST,
     HOW_JUDGED,
     MOST_GAPS,
     NO_VALUES,
     TITLE,
+    ClaimVerdicts,
     PaperReport,
     Section,
     by_table,
@@ -97,8 +99,18 @@ def _contents_html(report: PaperReport) -> str:
 
 
 def _claims_html(report: PaperReport, *, details: bool) -> str:
-    claims = (_claim_html(report, *claim, details=details) for claim in by_verdict(report.claims))
-    return f"<ul class='claims'>{''.join(claims)}</ul>"
+    """Return the claims as a list; with details, those that are not testable yet are folded."""
+
+    def listed(claims: ClaimVerdicts) -> str:
+        items = (_claim_html(report, *claim, details=details) for claim in by_verdict(claims))
+        return f"<ul class='claims'>{''.join(items)}</ul>"
+
+    open_claims = [claim for claim in report.claims if claim[1].verdict == VERDICTS[-1]]
+    if not details or not open_claims:
+        return listed(report.claims)
+    tested = [claim for claim in report.claims if claim not in open_claims]
+    folded = f"<details><summary>{untestable_title(len(open_claims))}</summary>{listed(open_claims)}</details>"
+    return (listed(tested) if tested else "") + folded
 
 
 def _claim_html(report: PaperReport, profile: Profile, verdict: ClaimVerdict, *, details: bool) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torchcaps.files import atomic_path, write_text
 from torchcaps.html import ThemedFigure, escape_markdown, markdown_table
+from torchcaps.reproduce.claims_text import untestable_title
 from torchcaps.reproduce.estimate import Cost
 from torchcaps.reproduce.report import (
     COST,
@@ -114,7 +115,7 @@ def _claims_markdown(claims: ClaimVerdicts) -> list[str]:
     others = [claim for claim in claims if claim[1].verdict == VERDICTS[-1]]
     if not others:
         return [claims_list(tested)]
-    title = f"{len(others)} claim{' is' if len(others) == 1 else 's are'} {VERDICTS[-1]}"
+    title = untestable_title(len(others))
     return [
         claims_list(tested),
         f'<details markdown="1">\n<summary>{title}</summary>',

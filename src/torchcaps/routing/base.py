@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from torchcaps.errors import TorchcapsError
+from torchcaps.errors import TorchcapsError, wrong_settings
 from torchcaps.functional import HALF_PRECISION, VoteFactors, squash
 from torchcaps.registry import Registry
 
@@ -255,4 +255,4 @@ def create_routing(name: str, shape: LayerShape, **options: object) -> Routing:
     try:
         return record.build(shape, **options)
     except TypeError as error:
-        raise TorchcapsError(f"routing '{name}' does not take these settings: {error}") from error
+        raise wrong_settings("routing", name, record.build, options, error) from error

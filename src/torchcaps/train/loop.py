@@ -264,11 +264,11 @@ def run_training(
 
 
 def run_title(config: RunConfig) -> str:
-    """Name a run in a progress line: model, routing, seed and images."""
+    """Name a run in a progress line: model, its settings, seed and images."""
     if config.data == PYTHON:
         return config.model.removeprefix(f"{PYTHON}:")
-    routing = f" routing={config.options['routing']}" if "routing" in config.options else ""
-    return f"{config.model}{routing} seed {config.seed} on {display_name(config.data)}"
+    settings = "".join(f" {name}={value}" for name, value in config.options.items() if name != "backbone")
+    return f"{config.model}{settings} seed {config.seed} on {display_name(config.data)}"
 
 
 def validation_accuracy(context: DistributedContext, model: Model, images: ImageSet) -> float:

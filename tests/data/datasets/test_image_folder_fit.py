@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 
 from torchcaps.data import datasets, load_dataset, open_images
-from torchcaps.data.datasets.image_folder import Balance, divide_by_class, fit_pictures, open_named
+from torchcaps.data.datasets.image_folder import divide_by_class, open_named
+from torchcaps.data.datasets.image_folder_fit import Balance, fit_pictures
 from torchcaps.train import new_run_path, resolve
 
 
@@ -88,7 +89,7 @@ def test_balance(tmp_path: Path) -> None:
 
 
 def test_a_large_set_gets_smaller_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("torchcaps.data.datasets.image_folder")
+    module = importlib.import_module("torchcaps.data.datasets.image_folder_fit")
     monkeypatch.setattr(module, "MOST_BYTES", 3 * 3 * 64 * 64)
     fit = fit_pictures(fill(tmp_path / "a", [(300, 300)] * 3))
     assert fit.size == 64

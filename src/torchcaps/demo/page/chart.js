@@ -43,7 +43,8 @@ export function poseChart(before, after, name) {
     const width = kind === "was" ? step * 0.72 : step * 0.32;
     return svg("rect", { x: place * step + (step - width) / 2, y: value > 0 ? 36 - height : 36, width, height, rx: 2, class: kind });
   };
-  const legend = make("p", { class: "legend" }, `Dimensions of capsule ${name}: `, make("i", { class: "was" }), "before", make("i", { class: "is" }), "after");
+  const legend = make("p", { class: "legend" }, `Dimensions of capsule ${name}: `,
+    make("span", {}, make("i", { class: "was" }), "before"), " ", make("span", {}, make("i", { class: "is" }), "after"));
   const numbers = make("div", { class: "numbers", "aria-hidden": "true" }, ...before.map((_, place) => make("span", {}, `${place + 1}`)));
   const picture = svg("svg", { viewBox: `0 0 ${WIDTH} 72`, class: "chart pose", "aria-hidden": "true" },
     svg("line", { x1: 0, x2: WIDTH, y1: 36, y2: 36, class: "axis" }),

@@ -7,7 +7,8 @@ import { sideBySide } from "../drawing.js";
 
 export function drawPanel({ models, drawing, digits }) {
   const shown = sideBySide(models);
-  const cards = shown.map((info) => answerCard(info, models));
+  const notes = shown.map(() => make("p", { class: "unusual", hidden: true }, "Unlike the training images: do not trust this prediction."));
+  const cards = shown.map((info, number) => answerCard(info, models, notes[number]));
   const element = make("div", { class: "panel" });
   element.append(
     make("p", { class: "lead" }, "The length of a capsule is the network's confidence that its class is present. ",
@@ -18,7 +19,8 @@ export function drawPanel({ models, drawing, digits }) {
   const update = shown.map((info, number) =>
     latest(async () => {
       const answer = drawing.empty ? null : await ask("/api/predict", { ...drawing.request(info), include: ["scores"] });
-      said.set(number, cards[number].show(drawing.empty ? null : answer.scores));
+      notes[number].hidden = !answer?.unusual;
+      said.set(number, cards[number].show(drawing.empty ? null : answer.scores) + (answer?.unusual ? ", unlike the training images" : ""));
       announce(drawing.empty ? "The pad is empty" : [...said.values()].join("; "));
     }),
   );
