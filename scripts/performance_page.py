@@ -344,6 +344,8 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "capsnet": ("CapsNet against PyTorch's convolutions", claims),
     "routings": ("Cost of routing", claims),
     "linear": ("Linear scaling", claims),
+    "child-sizes": ("Dynamic routing of children of several sizes", claims),
+    "bfloat16": ("bfloat16 mixed precision", claims),
     "onnx": ("onnxruntime against torchcaps: CPU time per prediction", claims),
     "convolutions": ("FFT convolution", convolutions),
     "against-3512b18": ("Before and after: a step against an earlier commit", against),

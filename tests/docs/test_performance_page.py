@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from torchcaps.bench.claims import Check
+from torchcaps.bench.checks import Check
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "performance_page.py"
