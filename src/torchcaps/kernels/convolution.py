@@ -34,6 +34,7 @@ LARGEST_SIDE = 16  # of a phase: the loops have tables for that many points
 CHUNK = 5 * 2**20  # numbers of a kernel spectrum that is computed at once
 PADDING = 48  # numbers between the bins of a spectrum: with a power of two in between they would share cache sets
 LANES, ROWS, COLUMNS = 16, 8, 32  # our matrix products need multiples of these
+LARGEST_TURNED = 2**15  # numbers of a transposed kernel at one frequency: larger ones do not stay in a cache
 # Cached spectra of weights that are not being trained, valid until the weight changes.
 _spectra: Any = WeakIdKeyDictionary()
 
@@ -103,7 +104,7 @@ def _multiply_conjugates(spectrum: Tensor, kernels: Tensor, result: Tensor) -> N
 
     bins, _, batch, outputs = result.shape
     features = spectrum.shape[2]
-    if batch % ROWS or outputs % COLUMNS or features % LANES:
+    if batch % ROWS or outputs % COLUMNS or features % LANES or features * outputs > LARGEST_TURNED:
         blocks = torch.bmm(spectrum, kernels.transpose(1, 2)).unflatten(2, (2, -1)).unflatten(1, (2, batch))
         torch.add(blocks[:, 0, :, 0], blocks[:, 1, :, 1], out=result[:, 0])
         torch.sub(blocks[:, 1, :, 0], blocks[:, 0, :, 1], out=result[:, 1])
