@@ -109,7 +109,8 @@ def specs(result: Result) -> str:
     words = """CPU milliseconds of a training step on one thread, for each model of the papers' specs with the options
 and the batch of a profile: ours and `torch.compile` of the plain implementation, in turn in one process, and the median
 ratio of neighboring steps with its quartiles. Above 1 ours is faster. Compilation is CPU seconds with an empty cache;
-steps are those of the training. `python -m benchmarks.compiled_steps` repeats them.
+steps are those of the training. Models and profiles without a row were not measured. `python -m
+benchmarks.compiled_steps` repeats them.
 """
     columns = ["network", "profile", "batch", "ours, ms", "compiled, ms", "compiled / ours", "compilation, s", "steps"]
     return f"{words}\n{table(columns, rows)}\n"
@@ -160,10 +161,10 @@ def not_ahead(folder: Path) -> str:
                 elif wanted and row["task"] == "training" and ratio < TARGET:
                     lines.append(f"- {title}: {what}: {ratio:.2f} times as fast as before, target {TARGET}.")
     words = """Taken from the sections below: forms that are more than 3 % faster than ours on one thread, unmet
-targets, and steps that became slower. Sections that name a commit were measured earlier, in batches of 8 and on another
-machine, and may overstate what is left; the section of the specs has the batches in which networks are trained. AR
-CapsNet spends most of a step in 3x3 convolutions; those of stride 2 or with groups are PyTorch's. Where onnxruntime is
-faster for one image, `torchcaps serve` and `torchcaps demo` use it if it is installed.
+targets, and steps that became slower. Sections that name a commit were measured earlier, most in batches of 8 and on
+another machine, and may overstate what is left; the section of the specs has the batches in which networks are trained.
+AR CapsNet spends most of a step in 3x3 convolutions; those of stride 2 or with groups are PyTorch's. Where onnxruntime
+is faster for one image, `torchcaps serve` and `torchcaps demo` use it if it is installed.
 """
     return f"## Where we are not ahead\n\n{words}\n" + ("\n".join(lines) or "Nothing.") + "\n"
 
