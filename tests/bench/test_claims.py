@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from torchcaps.bench import claims, growth
-from torchcaps.bench.claims import Check, ClaimSettings
+from torchcaps.bench.checks import Check, ClaimSettings
 from torchcaps.bench.growth import (
     Axis,
     draw_growth,
@@ -41,15 +42,23 @@ def test_whether_a_check_is_met(check: Check, target: str, met: bool | None) -> 
 
 
 def small_options(name: str) -> dict[str, object]:
-    return {"ar-capsnet": {"filters": 4, "types": 2}}.get(name, CAPSNET.options)
+    others: dict[str, dict[str, object]] = {"ar-capsnet": {"filters": 4, "types": 2}, "convnet-fc": {"filters": 4}}
+    return others.get(name, CAPSNET.options)
 
 
-@pytest.mark.parametrize("name", ["two-threads", "capsnet", "routings"])
+def small_net(name: str, **more: Any) -> NetSpec:
+    return NetSpec(name, **{"size": "laptop", "options": small_options(name), **more})
+
+
+@pytest.mark.parametrize("name", ["two-threads", "capsnet", "routings", "child-sizes", "bfloat16"])
 def test_a_case_gives_a_figure_for_every_check(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "LARGE", MATRIX)
     monkeypatch.setattr(claims, "CAPSNET", CAPSNET)
+    monkeypatch.setattr(claims, "DESK_CAPSNET", CAPSNET)
     monkeypatch.setattr(
-        claims, "NetSpec", lambda name, **more: NetSpec(name, "laptop", options=small_options(name), **more)
+        claims,
+        "NetSpec",
+        lambda name, **more: NetSpec(name, **{"size": "laptop", "options": small_options(name), **more}),
     )
     checks = claims.CASES[name](ClaimSettings(ONCE, shrink=64))
     assert checks

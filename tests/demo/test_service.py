@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from torchcaps.demo.answers import predict_batch
+from torchcaps.demo.schemas import PredictRequest
 from torchcaps.demo.served import load_pretrained_models
 from torchcaps.demo.service import QueueFullError, Service, Worker
 from torchcaps.models import Output
@@ -141,7 +142,8 @@ def test_onnxruntime_is_used_where_it_is_faster(tmp_path: Path, monkeypatch: pyt
 
     async def scene() -> None:
         assert [each.runtime for each in service.infos] == ["pytorch", "pytorch"]
-        await service.use_onnxruntime()
+        for name in service.served:
+            await service.use_onnxruntime(name)
         assert [each.runtime for each in service.infos] == ["onnxruntime", "pytorch"]
         (answer,) = await service.workers[first.name].submit(
             lambda asked: [predict_batch(first, asked)], (image, []), batchable=True
@@ -158,6 +160,32 @@ def test_without_onnxruntime_pytorch_is_used(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("torchcaps.demo.service.find_spec", lambda name: None)
     (served,) = (each for each in load_pretrained_models() if each.name == "convnet-avg-mnist-laptop")
     service = Service([served])
-    asyncio.run(service.use_onnxruntime())
+    asyncio.run(service.use_onnxruntime(served.name))
     service.stop()
     assert [each.runtime for each in service.infos] == ["pytorch"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_only_models_that_are_asked_are_exported(enabled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, after the first prediction; not at the start."""
+    names = ("convnet-avg-mnist-laptop", "capsnet-mnist-laptop")
+    served = [each for each in load_pretrained_models() if each.name in names]
+    service, exported = Service(served, onnxruntime=enabled), list[str]()
+
+    async def export(name: str) -> None:
+        exported.append(name)
+
+    monkeypatch.setattr(service, "use_onnxruntime", export)
+
+    async def scene() -> None:
+        await service.warm_up()
+        assert exported == []
+        for _ in range(2):
+            await service.predict(PredictRequest(model=names[0], image=[[[0.0] * 28] * 28]))
+            await asyncio.sleep(0)
+
+    try:
+        asyncio.run(scene())
+    finally:
+        service.stop()
+    assert exported == [names[0]] * enabled

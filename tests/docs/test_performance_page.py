@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from torchcaps.bench.claims import Check
+from torchcaps.bench.checks import Check
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "performance_page.py"
@@ -51,12 +51,20 @@ def test_every_kind_of_result_has_a_section(script: dict[str, Any], tmp_path: Pa
     behind = {"plain": SPREAD | {"median": 0.9}, "straightforward": SPREAD | {"median": 2.0}}
     slower = {**net, "image": [1, 28, 28], "task": "training", "against": "3512b18", "times faster": behind["plain"]}
     slower |= {"seconds": {"this": SPREAD, "other": SPREAD}}
+    trained = {**net, "image": [1, 28, 28], "profile": "desk", "steps": 4219}
+    compiled = {"seconds": {"torchcaps": SPREAD, "compiled": SPREAD}, "times ours": {"compiled": behind["plain"]}}
     results: dict[str, dict[str, Any]] = {
         "capsnet": {"checks": [check.as_row() for check in checks], "batches_divided_by": 1},
         "step": {
             "rows": [{**net, "threads": 1, "task": "training", "seconds": {"plain": SPREAD}, "times ours": behind}]
         },
         "against-3512b18": {"rows": [slower]},
+        "step-compiled-specs": {
+            "rows": [
+                {**trained, **compiled, "compilation_seconds": 21.4},
+                {**trained, "model": "lenet", "seconds": {}, "note": "not measured: longer than 600 s"},
+            ]
+        },
         "memory": {"rows": [{**net, "bytes": {"plain": {"activations": 7_500_000, "peak": 9_000_000}}}]},
         "growth": {"models": {"capsnet": {"batch": axis}}},
         "learning": {"rows": [{"case": "capsnet-mnist", "recipe": "new", "seed": 0, "settings": {}, "points": CURVE}]},
@@ -71,6 +79,9 @@ def test_every_kind_of_result_has_a_section(script: dict[str, Any], tmp_path: Pa
     assert "time of straightforward" not in page, "it is slower than ours"
     assert "capsnet, paper, 28 pixels, training, batch 8: slower than before, 0.90 times as fast." in page
     assert "| capsnet, paper, 28 pixels | training | 8 | 12.0 | 12.0 | 0.90 (0.01 to 0.01) |" in page
+    assert "| capsnet, paper, 28 pixels | desk | 8 | 12.0 | 12.0 | 0.90 (0.01 to 0.01) | 21 | 4,219 |" in page
+    assert "| lenet, paper, 28 pixels | desk | 8 |  |  | not measured: longer than 600 s |  | 4,219 |" in page
+    assert "capsnet, paper, profile desk, batch 8: compiled / ours 0.90." in page
     assert "| capsnet, paper | 8 | 7.5 / 9.0 |" in page
     assert "| capsnet | batch | plain | 1 to 2 | 1.25 |  | 0.50 | 0.75 |" in page
     assert "| capsnet on MNIST | new | 99.0% | 1 of 1 | 60,000 | 50 | 99.10% | 120,000 | 101 |" in page

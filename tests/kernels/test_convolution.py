@@ -20,6 +20,7 @@ from torchcaps.layers import Conv2d
 # batch, channels in and out, image, kernel, stride: sides that the stride divides and not, odd and even ones
 SHAPES = [(3, 4, 5, 20, 9, 2), (2, 3, 4, 13, 5, 1), (2, 3, 4, 11, 3, 2), (2, 2, 3, 15, 5, 3), (1, 1, 1, 5, 5, 1)]
 SHAPES += [(2, 70, 3, 32, 9, 2), (2, 3, 130, 9, 3, 1)]  # more channels than are transformed at once, largest side
+SHAPES += [(8, 16, 32, 13, 5, 2), (16, 32, 64, 9, 5, 1), (8, 16, 32, 9, 5, 1)]  # sizes of our own matrix products
 
 
 def relative(found: Tensor, expected: Tensor) -> float:
@@ -53,6 +54,23 @@ def test_same_as_pytorch(shape: tuple[int, ...], layout: torch.memory_format) ->
     assert relative(found, expected) < 2e-6
     for slope, other in zip(torch.autograd.grad(found, ours, slopes), expected_slopes, strict=True):
         assert relative(slope, other) < 2e-6
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_our_products_in_chunks_and_on_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two chunks of 32 output channels; the gradient of the images is a sum over them."""
+    images, weight = leaves(8, 16, 64, 13, 5)
+    plan = dft_plan(7)
+    monkeypatch.setattr(convolution, "CHUNK", 32 * 2 * plan.bins * 4 * 16)
+    assert [chunk.stop for chunk in convolution._chunks(plan, weight, 2)] == [32, 64]
+    torch.set_num_threads(threads)
+    found, expected = spectral_convolution(images, weight, 2), F.conv2d(images, weight, stride=2)
+    assert relative(found, expected) < 2e-6
+    slopes = torch.randn_like(expected)
+    ours, theirs = (torch.autograd.grad(each, (images, weight), slopes) for each in (found, expected))
+    torch.set_num_threads(1)
+    for own, other in zip(ours, theirs, strict=True):
+        assert relative(own, other) < 2e-6
 
 
 def test_paper_size_layer() -> None:

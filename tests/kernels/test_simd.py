@@ -15,6 +15,7 @@ from torchcaps.kernels.simd import (
     magnitude,
     splat,
     sum_lanes,
+    transpose_lanes,
     vload,
     vload4,
     vstore,
@@ -36,6 +37,19 @@ def arithmetic(values, result):
     a, b, c, d = vload4(values, (0,))
     vstore4(result, (0,), (a + two * b - c / d, max(a, b), min(a, two), where_below(a, splat(two), b)))
     vstore(result, (4,), sum_lanes((a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d)))
+
+
+@compiled
+def transpose_second(values):
+    transpose_lanes(values, (1, 0))
+
+
+def test_transpose_lanes() -> None:
+    values = np.arange(3 * LANES * LANES, dtype=np.float32).reshape(3, LANES, LANES)
+    expected = values.copy()
+    expected[1] = expected[1].T
+    transpose_second(values)
+    np.testing.assert_array_equal(values, expected)
 
 
 def test_exponential_and_logarithm() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from torchcaps.bench.checks import Case, Check, ClaimSettings, ratio_check
 from torchcaps.bench.growth import (
     BATCH,
     ITERATIONS,
@@ -24,85 +25,13 @@ from torchcaps.bench.growth import (
 )
 from torchcaps.bench.memory import step_memory
 from torchcaps.bench.steps import TASKS, time_workloads
-from torchcaps.bench.timing import Seconds, Summary, TimingBudget, num_threads, ratio, time_interleaved
+from torchcaps.bench.timing import Seconds, TimingBudget, num_threads, time_interleaved
 from torchcaps.bench.workload import NetSpec, Workload, why_not_compiled
 from torchcaps.errors import TorchcapsError, need_extra
 from torchcaps.export import INPUT, MODULES, OnnxInference, export_model, open_session
+from torchcaps.kernels.dispatch import use_kernels
+from torchcaps.layers import CapsuleLayer, Capsules
 from torchcaps.models import FastInference
-
-
-@dataclass(frozen=True)
-class Check:
-    """A measured figure and its target.
-
-    Args:
-        what: description, such as "310K, step: plain / ours".
-        measured: the figure; None if it was not measured.
-        low, high: bounds of the target; None where there is none. Without either, the figure is only reported.
-        spread: quartiles over the rounds, for ratios of times.
-        note: why it was not measured, or other remarks.
-    """
-
-    what: str
-    measured: float | None
-    low: float | None = None
-    high: float | None = None
-    spread: Summary | None = None
-    note: str = ""
-
-    @property
-    def target(self) -> str:
-        """The target as text."""
-        if self.low is not None and self.high is not None:
-            return f"{self.low:g} to {self.high:g}"
-        if self.low is not None:
-            return f"at least {self.low:g}"
-        return "reported" if self.high is None else f"at most {self.high:g}"
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the target is met; None without a target or a measurement.
-
-        >>> Check("ratio", 8.5, low=8).met, Check("ratio", 1.2, high=1.1).met, Check("ratio", 3.0).met
-        (True, False, None)
-        """
-        if self.measured is None or (self.low is None and self.high is None):
-            return None
-        return (self.low is None or self.measured >= self.low) and (self.high is None or self.measured <= self.high)
-
-    def as_row(self) -> dict[str, Any]:
-        """The check as a row of a result file."""
-        row: dict[str, Any] = {"what": self.what, "measured": self.measured, "target": self.target, "met": self.met}
-        row |= {"low": self.low, "high": self.high}
-        return row | ({"spread": self.spread} if self.spread else {}) | ({"note": self.note} if self.note else {})
-
-
-@dataclass(frozen=True)
-class ClaimSettings:
-    """ClaimSettings of a case: time limits, whether to measure torch.compile, a divisor of batch sizes, and the device.
-
-    ``shrink`` is for trial runs; published figures are measured with 1.
-    """
-
-    budget: TimingBudget
-    compiled: bool = False
-    shrink: int = 1
-    device: str = "cpu"
-
-    def batch(self, images: int) -> int:
-        return max(1, images // self.shrink)
-
-
-Case = Callable[[ClaimSettings], list[Check]]
-
-
-def ratio_check(what: str, seconds: Seconds, name: str, base: str, *, note: str = "", **bounds: float) -> Check:
-    """A check of the ratio of two jobs' times; the note has both times."""
-    medians = [1000 * statistics.median(seconds[job]) for job in (name, base)]
-    times = " and ".join(f"{each:,.{0 if each >= 10 else 2}f} ms" for each in medians)
-    found = ratio(seconds, name, base)
-    return Check(what, found["median"], spread=found, note=f"{times}; {note}" if note else times, **bounds)
-
 
 # Three routings, a network without routing, and one of paper size; each with its batch sizes.
 NETS: list[tuple[NetSpec, tuple[int, ...]]] = [
@@ -152,6 +81,7 @@ def time_onnx_inference(session: Any, net: NetSpec, budget: TimingBudget) -> Sec
 LARGE = NetSpec("matrix-capsnet", batch=8, image_size=32, classes=5)
 SMALL = NetSpec("matrix-capsnet-68k", batch=8, image_size=32, classes=5)
 CAPSNET = NetSpec("capsnet", batch=32)
+DESK_CAPSNET = NetSpec("capsnet", "laptop", batch=64, image_size=40)
 NEAR_ONE = 0.9, 1.1  # exponents that count as linear
 DIGITS = 60_000  # training images of MNIST
 
@@ -193,20 +123,24 @@ def two_thread_speedup(settings: ClaimSettings) -> list[Check]:
 
 
 def capsnet_step(settings: ClaimSettings) -> list[Check]:
-    """CapsNet against PyTorch's own two convolutions and nothing else."""
+    """CapsNet against PyTorch's own two convolutions and nothing else, in CPU time."""
     checks = []
     forms = ("torchcaps", "plain", "convolutions")
+
+    def time_task(net: NetSpec, task: str) -> Seconds:
+        return time_workloads({form: (net, form) for form in forms}, task, settings.budget, time.process_time)
+
     with num_threads(1):
-        for batch, most in ((32, 0.85), (128, 0.55)):
-            net = replace(CAPSNET, batch=settings.batch(batch))
-            seconds = time_workloads({form: (net, form) for form in forms}, "training", settings.budget)
-            what = f"step of {net.batch}: {{}} / PyTorch's convolutions"
+        for base, batch, most in ((CAPSNET, 32, 0.85), (CAPSNET, 128, 0.55), (DESK_CAPSNET, 64, 1.0)):
+            net = replace(base, batch=settings.batch(batch))
+            size = ", laptop size, 40 pixels" if base is DESK_CAPSNET else ""
+            seconds = time_task(net, "training")
+            what = f"step of {net.batch}{size}: {{}} / PyTorch's convolutions"
             checks.append(ratio_check(what.format("ours"), seconds, "torchcaps", "convolutions", high=most))
             checks.append(ratio_check(what.format("plain"), seconds, "plain", "convolutions"))
         net = replace(CAPSNET, batch=settings.batch(32))
-        seconds = time_workloads({form: (net, form) for form in forms}, "inference", settings.budget)
         what = f"inference of {net.batch}: ours / PyTorch's convolutions"
-        checks.append(ratio_check(what, seconds, "torchcaps", "convolutions", high=1.05))
+        checks.append(ratio_check(what, time_task(net, "inference"), "torchcaps", "convolutions", high=1.05))
     return checks
 
 
@@ -309,6 +243,38 @@ def gpu_step_memory(workload: Workload) -> int:
     return torch.cuda.max_memory_allocated(device) - before
 
 
+def child_sizes(settings: ClaimSettings) -> list[Check]:
+    """Fused dynamic routing for children of several sizes against the plain form: CPU time, forward and backward."""
+    checks = []
+    for size in (4, 6, 8, 12, 16):
+        torch.manual_seed(0)
+        layer, poses = CapsuleLayer.dense(512, size, 10, 16), torch.randn(settings.batch(64), 8, 8, 8, size)
+
+        def run(kernels: str, layer: CapsuleLayer = layer, poses: Tensor = poses) -> None:
+            with use_kernels(kernels):
+                layer(Capsules(poses)).pose.square().sum().backward()
+
+        with num_threads(1):
+            jobs = {"plain": partial(run, "plain"), "torchcaps": partial(run, "auto")}
+            seconds = time_interleaved(jobs, settings.budget, f"children of {size}", time.process_time)
+        what = f"512 children of {size} numbers, batch {len(poses)}: plain / ours"
+        checks.append(ratio_check(what, seconds, "plain", "torchcaps", low=1.0))
+    return checks
+
+
+def mixed_precision(settings: ClaimSettings) -> list[Check]:
+    """Training steps in bfloat16 mixed precision against float32, laptop size: CPU time."""
+    checks = []
+    for name, side in (("capsnet", 40), ("aff-capsnet", 40), ("convnet-fc", 40), ("ar-capsnet", 28)):
+        net = NetSpec(name, size="laptop", batch=settings.batch(64), image_size=side)
+        jobs = {form: (net, form) for form in ("torchcaps", "bfloat16")}
+        with num_threads(1):
+            seconds = time_workloads(jobs, "training", settings.budget, time.process_time)
+        what = f"{name}, {side} pixels, step of {net.batch}: float32 / bfloat16"
+        checks.append(ratio_check(what, seconds, "torchcaps", "bfloat16"))
+    return checks
+
+
 GPU_CASES: dict[str, Case] = {"gpu": gpu_routing}
 CASES: dict[str, Case] = {
     "matrix-capsules": matrix_capsules,
@@ -317,4 +283,6 @@ CASES: dict[str, Case] = {
     "routings": routing_cost,
     "linear": linear_scaling,
     "onnx": onnx_inference,
+    "child-sizes": child_sizes,
+    "bfloat16": mixed_precision,
 }

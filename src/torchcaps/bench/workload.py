@@ -133,12 +133,13 @@ def use_pytorch_convolutions(model: Model) -> None:
 FORMS = {
     "torchcaps": "the library's default, with all fast kernels",
     "pytorch convolutions": "fast routing, PyTorch's convolutions",
+    "bfloat16": "the library's default in bfloat16 mixed precision",
     "plain": "plain PyTorch",
     "compiled": "torch.compile of plain PyTorch",
     "straightforward": "as most public implementations are written",
     "convolutions": "the network's convolutions in PyTorch alone",
 }
-FAST = ("torchcaps", "pytorch convolutions")
+FAST = ("torchcaps", "pytorch convolutions", "bfloat16")
 
 
 class Workload:
@@ -184,7 +185,8 @@ class Workload:
         with self.kernels():
             if self.floor is not None:
                 return self.floor(self.images).square().mean(), None
-            loss, output = self.objective(self.images, self.labels, None, 0.0)
+            with torch.autocast(self.images.device.type, torch.bfloat16, enabled=self.form == "bfloat16"):
+                loss, output = self.objective(self.images, self.labels, None, 0.0)
             return loss, output
 
     def backward(self, loss: Tensor) -> None:

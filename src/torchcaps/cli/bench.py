@@ -146,7 +146,8 @@ def claims_command(
     json: AsJson = False,
 ) -> None:
     """Check the project's speed claims against their targets."""
-    from torchcaps.bench.claims import CASES, GPU_CASES, ClaimSettings
+    from torchcaps.bench.checks import ClaimSettings
+    from torchcaps.bench.claims import CASES, GPU_CASES
     from torchcaps.bench.steps import write_measurement
     from torchcaps.bench.timing import TimingBudget
 

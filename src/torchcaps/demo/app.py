@@ -83,16 +83,11 @@ def create_app(
         token: what clients must send as ``Authorization: Bearer TOKEN``; None for no authentication.
         onnxruntime: let it compute predictions of single images where it is faster, if it is installed.
     """
-    service, metrics, reader = Service(served), ServiceMetrics(), ResultsReader(results)
+    service, metrics, reader = Service(served, onnxruntime=onnxruntime), ServiceMetrics(), ResultsReader(results)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        async def prepare() -> None:
-            await service.warm_up()
-            if onnxruntime:
-                await service.use_onnxruntime()
-
-        warming = asyncio.create_task(prepare())
+        warming = asyncio.create_task(service.warm_up())
         yield
         warming.cancel()
         reader.stop()

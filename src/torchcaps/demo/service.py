@@ -158,7 +158,7 @@ class UnknownModelError(TorchcapsError):
 class Service:
     """Dispatches requests to the workers of the models. All coroutines run in the event loop and never block it."""
 
-    def __init__(self, served: list[ServedModel]) -> None:
+    def __init__(self, served: list[ServedModel], *, onnxruntime: bool = False) -> None:
         if not served:
             raise TorchcapsError("there is no model to serve: give the directory of a trained run")
         self.served = {each.name: each for each in served}
@@ -169,6 +169,8 @@ class Service:
         # Loading samples may download a dataset first, and must not block the threads that decode images.
         self._sampling = ThreadPoolExecutor(1, thread_name_prefix="samples")
         self._exporting = ThreadPoolExecutor(1, thread_name_prefix="onnxruntime")
+        self._onnxruntime = onnxruntime
+        self._offers: dict[str, asyncio.Task[None]] = {}
 
     @property
     def infos(self) -> list[ModelInfo]:
@@ -193,8 +195,8 @@ class Service:
         ]
         await asyncio.gather(*waiting, return_exceptions=True)  # errors are reported to later requests
 
-    async def use_onnxruntime(self) -> None:
-        """Let onnxruntime compute single predictions of each model for which it is faster, if it is installed.
+    async def use_onnxruntime(self, name: str) -> None:
+        """Let onnxruntime compute single predictions of a model, if it is faster and installed.
 
         A copy of the model is exported in a thread of its own, which takes seconds the first time. The worker compares.
         """
@@ -202,18 +204,20 @@ class Service:
 
         if not all(map(find_spec, MODULES)):
             return
-        for name, each in self.served.items():
-            try:
-                copied = copy.deepcopy(each.model)
-                found = await asyncio.get_running_loop().run_in_executor(self._exporting, OnnxInference, copied)
-                await self.workers[name].submit(
-                    lambda given: [predict.offer(found) for predict, found in given], (each.predict, found)
-                )
-            except Exception as error:
-                logger.warning("onnxruntime is not used for %s: %s", name, error)
+        served = self.served[name]
+        try:
+            copied = copy.deepcopy(served.model)
+            found = await asyncio.get_running_loop().run_in_executor(self._exporting, OnnxInference, copied)
+            await self.workers[name].submit(
+                lambda given: [predict.offer(found) for predict, found in given], (served.predict, found)
+            )
+        except Exception as error:
+            logger.warning("onnxruntime is not used for %s: %s", name, error)
 
     def stop(self) -> None:
         """Stop all workers, without waiting for one that is busy for long."""
+        for offer in self._offers.values():
+            offer.cancel()
         for pool in (self._sampling, self._exporting):
             pool.shutdown(wait=False, cancel_futures=True)
         end = time.monotonic() + STOP_SECONDS
@@ -223,11 +227,16 @@ class Service:
             worker.join(max(0.0, end - time.monotonic()))
 
     async def predict(self, request: PredictRequest) -> PredictResponse:
-        """Classify an image. Images that wait for the same model are batched."""
+        """Classify an image. Images that wait for the same model are batched.
+
+        The first request for a model starts its export for onnxruntime in the background.
+        """
         image, name = await self._image(request), self.find(request.model).name
         found: PredictResponse = await self.workers[name].submit(
             self._predict[name], (image, request.include), batchable=True
         )
+        if self._onnxruntime and name not in self._offers:
+            self._offers[name] = asyncio.create_task(self.use_onnxruntime(name))
         return found
 
     async def reconstruct(self, request: ReconstructRequest) -> ReconstructResponse:

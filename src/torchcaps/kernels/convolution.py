@@ -33,6 +33,8 @@ from torchcaps.kernels.dispatch import on_threads
 LARGEST_SIDE = 16  # of a phase: the loops have tables for that many points
 CHUNK = 5 * 2**20  # numbers of a kernel spectrum that is computed at once
 PADDING = 48  # numbers between the bins of a spectrum: with a power of two in between they would share cache sets
+LANES, ROWS, COLUMNS = 16, 8, 32  # our matrix products need multiples of these
+LARGEST_TURNED = 2**15  # numbers of a transposed kernel at one frequency: larger ones do not stay in a cache
 # Cached spectra of weights that are not being trained, valid until the weight changes.
 _spectra: Any = WeakIdKeyDictionary()
 
@@ -59,10 +61,7 @@ class _SpectralConvolution(torch.autograd.Function):
             kernels = (
                 to_spectrum(plan, weight[chunk], stride) if learns else _cached_spectrum(plan, weight, stride)
             )  # (bins, 2O, F)
-            blocks = torch.bmm(spectrum, kernels.transpose(1, 2)).unflatten(2, (2, -1)).unflatten(1, (2, batch))
-            own = product.unflatten(1, (2, batch))[..., chunk]
-            torch.add(blocks[:, 0, :, 0], blocks[:, 1, :, 1], out=own[:, 0])
-            torch.sub(blocks[:, 1, :, 0], blocks[:, 0, :, 1], out=own[:, 1])
+            _multiply_conjugates(spectrum, kernels, product.unflatten(1, (2, batch))[..., chunk])
         # The kernels' spectrum is kept if it is computed at once, and otherwise computed again in the backward pass.
         kept = [spectrum] if learns else []
         ctx.save_for_backward(images, weight, *kept, *([kernels] if len(chunks) == 1 else []))
@@ -89,17 +88,50 @@ class _SpectralConvolution(torch.autograd.Function):
             blocks = torch.cat([upper, lower], 1)  # (bins, 2B, 2O)
             if dproduct is not None:
                 kernels = kept[-1] if len(chunks) == 1 else to_spectrum(plan, weight[chunk], stride)
-                if number:
-                    dproduct.baddbmm_(blocks, kernels)
-                else:
-                    torch.bmm(blocks, kernels, out=dproduct)
+                _multiply(blocks, kernels, dproduct, added=number > 0)
             if wanted[1]:
                 shape = (chunk.stop - chunk.start, *weight.shape[1:])
                 dkernels, flat = _allocate(plan, shape[0], features)
-                torch.bmm(blocks.transpose(1, 2), kept[0], out=dkernels)
+                _multiply(blocks.transpose(1, 2), kept[0], dkernels)
                 dparts.append(_from_spectrum(plan, flat, shape, stride))
         dimages = None if padded is None else _from_spectrum(plan, padded, images.shape, stride)
         return dimages, torch.cat(dparts) if dparts else None, None, None
+
+
+def _multiply_conjugates(spectrum: Tensor, kernels: Tensor, result: Tensor) -> None:
+    """Y = X W* for each frequency: (bins, 2B, F) and (bins, 2O, F) to (bins, 2, B, O)."""
+    from torchcaps.kernels.fourier_loops import multiply_conjugates
+
+    bins, _, batch, outputs = result.shape
+    features = spectrum.shape[2]
+    if batch % ROWS or outputs % COLUMNS or features % LANES or features * outputs > LARGEST_TURNED:
+        blocks = torch.bmm(spectrum, kernels.transpose(1, 2)).unflatten(2, (2, -1)).unflatten(1, (2, batch))
+        torch.add(blocks[:, 0, :, 0], blocks[:, 1, :, 1], out=result[:, 0])
+        torch.sub(blocks[:, 1, :, 0], blocks[:, 0, :, 1], out=result[:, 1])
+        return
+    images, parts = spectrum.unflatten(1, (2, batch)), kernels.unflatten(2, (-1, LANES)).unflatten(1, (2, outputs))
+    given = images.numpy(), parts.numpy(), result.numpy()
+
+    def some_bins(first: int, last: int) -> None:
+        turned = torch.empty(3, features, outputs // LANES, LANES).numpy()
+        multiply_conjugates(*given, turned, torch.empty(LANES, LANES).numpy(), first, last)
+
+    on_threads(some_bins, bins)
+
+
+def _multiply(left: Tensor, right: Tensor, result: Tensor, *, added: bool = False) -> None:
+    """result = left @ right for each frequency, or added to the result; PyTorch's product is slower if ours applies."""
+    from torchcaps.kernels.fourier_loops import multiply_bins
+
+    bins, rows, columns = result.shape
+    if rows % ROWS or columns % COLUMNS:
+        if added:
+            result.baddbmm_(left, right)
+        else:
+            torch.bmm(left, right, out=result)
+        return
+    given = left.numpy(), right.numpy(), result.numpy(), int(added)
+    on_threads(lambda first, last: multiply_bins(*given, first, last), bins)
 
 
 def to_spectrum(plan: Plan, images: Tensor, stride: int) -> Tensor:

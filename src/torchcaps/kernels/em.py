@@ -154,7 +154,11 @@ class _FusedEM(torch.autograd.Function):
 
         parts = on_threads(some_groups, len(ctx.kept))
         tiles, du, da = (torch.from_numpy(sum(part[n] for part in parts)) for n in range(3))
-        gradients = problem.pose_gradient(dposes), torch.from_numpy(dchildren).squeeze(2), problem.from_tiles(tiles)
+        gradients = (
+            problem.pose_gradient(dposes),
+            torch.from_numpy(dchildren).squeeze(2),
+            problem.weight_gradient(tiles),
+        )
         return *gradients, du.sum(1), da.sum(1), None, None, None
 
 
@@ -254,7 +258,11 @@ class _Problem:
         tiles = filled.unflatten(2, (-1, 4)).unflatten(1, (-1, 4))  # (kinds, Q / 4, 4, S / 4, 4, J)
         return tiles.permute(0, 5, 3, 1, 2, 4).flatten(4).contiguous().numpy()
 
-    def from_tiles(self, tiles: Tensor) -> Tensor:
+    def weight_gradient(self, tiles: Tensor) -> Tensor:
+        """Gradient of the weights (kinds, q, q', J) from that of ``em_backward``: in tiles, or vectors of 16 by row."""
+        if self.size == LANES == 4 * tiles.shape[2]:
+            by_row: Tensor = tiles.reshape(len(tiles), self.types, -1, LANES).permute(0, 2, 3, 1)
+            return by_row.narrow(1, 0, self.inner).narrow(2, 0, self.width)
         filled: Tensor = tiles.unflatten(4, (4, 4)).permute(0, 3, 4, 2, 5, 1).flatten(3, 4).flatten(1, 2)
         return filled.narrow(1, 0, self.inner).narrow(2, 0, self.width)
 

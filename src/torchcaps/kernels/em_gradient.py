@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchcaps.kernels.em_factors import pose_and_weight_gradients, vector_gradients
 from torchcaps.kernels.em_loops import LARGEST_VOTE, four_votes, gather_lanes, locate_cells, scatter_lanes
 from torchcaps.kernels.numba_support import HALF, ONE, TWO, ZERO, compiled, inner
 from torchcaps.kernels.simd import (
@@ -20,7 +21,6 @@ from torchcaps.kernels.simd import (
     exponential,
     magnitude,
     splat,
-    sum_lanes,
     vload,
     vload4,
     vstore,
@@ -215,42 +215,6 @@ def unclamped(vote, slope):
     return where_below(magnitude(vote), splat(LARGEST_VOTE), slope)
 
 
-@inner
-def pose_and_weight_gradients(n, j, poses, weights, kind, dvotes, dposes, dweights):
-    """Through V = M W: dM += dV W^T and dW += M^T dV, in tiles of 4 x 4."""
-    _, _, row_tiles, tiles, _ = weights.shape
-    for i in range(dvotes.shape[0]):
-        k = kind[i]
-        for b in range(row_tiles):
-            for a in range(tiles):
-                t00, t01, t02, t03 = zeros(), zeros(), zeros(), zeros()
-                t10, t11, t12, t13 = zeros(), zeros(), zeros(), zeros()
-                t20, t21, t22, t23 = zeros(), zeros(), zeros(), zeros()
-                t30, t31, t32, t33 = zeros(), zeros(), zeros(), zeros()
-                for row in range(dvotes.shape[1] // (4 * row_tiles)):
-                    y0, y1, y2, y3 = vload4(dvotes, (i, 4 * (row * row_tiles + b)))
-                    d = 4 * (row * tiles + a)
-                    x0, x1, x2, x3 = vload4(poses, (n, i, d))
-                    t00, t01, t02, t03 = t00 + x0 * y0, t01 + x0 * y1, t02 + x0 * y2, t03 + x0 * y3
-                    t10, t11, t12, t13 = t10 + x1 * y0, t11 + x1 * y1, t12 + x1 * y2, t13 + x1 * y3
-                    t20, t21, t22, t23 = t20 + x2 * y0, t21 + x2 * y1, t22 + x2 * y2, t23 + x2 * y3
-                    t30, t31, t32, t33 = t30 + x3 * y0, t31 + x3 * y1, t32 + x3 * y2, t33 + x3 * y3
-                    g0, g1, g2, g3 = vload4(dposes, (n, i, d))
-                    g0 += y0 * weights[k, j, b, a, 0] + y1 * weights[k, j, b, a, 1]
-                    g1 += y0 * weights[k, j, b, a, 4] + y1 * weights[k, j, b, a, 5]
-                    g2 += y0 * weights[k, j, b, a, 8] + y1 * weights[k, j, b, a, 9]
-                    g3 += y0 * weights[k, j, b, a, 12] + y1 * weights[k, j, b, a, 13]
-                    g0 += y2 * weights[k, j, b, a, 2] + y3 * weights[k, j, b, a, 3]
-                    g1 += y2 * weights[k, j, b, a, 6] + y3 * weights[k, j, b, a, 7]
-                    g2 += y2 * weights[k, j, b, a, 10] + y3 * weights[k, j, b, a, 11]
-                    g3 += y2 * weights[k, j, b, a, 14] + y3 * weights[k, j, b, a, 15]
-                    vstore4(dposes, (n, i, d), (g0, g1, g2, g3))
-                tile = sum_lanes(
-                    (t00, t01, t02, t03, t10, t11, t12, t13, t20, t21, t22, t23, t30, t31, t32, t33)
-                )  # fmt: skip
-                vstore(dweights, (k, j, b, a), vload(dweights, (k, j, b, a)) + tile)
-
-
 @compiled
 def em_backward(
     poses, active, prior, owner, weights, offsets, kind, beta_u, beta_a, temperatures, expected, floor, epsilon,
@@ -260,13 +224,16 @@ def em_backward(
     """Iterations of the blocks, backward from the last to ``start``, whose assignments are constants.
 
     On entry ``dmeans[-1]`` and ``dscores`` (N, J) hold the gradients of the result, and the rest of ``dmeans``, and
-    ``dvariances``, are zero. The following arguments that begin with ``d`` are accumulated into.
+    ``dvariances``, are zero. The following arguments that begin with ``d`` are accumulated into; ``dweights`` has tiles
+    like the weights, but for vectors of 16 numbers it is (kinds, J, Q, 16).
     """
     blocks, slots = active.shape[:2]
     types = weights.shape[1]
     iterations = means.shape[0]
     size = np.float32(votes.shape[1] // (4 * weights.shape[2]) * width)
     spread = floor / np.float32(slots)
+    vectors = votes.shape[1] == LANES == 4 * weights.shape[2]
+    by_column = dweights.reshape((weights.shape[0], types, -1, LANES))
     row = np.empty(LANES, np.float32)
     lean, felt, pull, logs = (
         np.empty((slots, LANES), np.float32), np.empty((slots, LANES), np.float32),
@@ -308,7 +275,10 @@ def em_backward(
                         n, j, start, votes, active, prior, shares, slopes, norms, spread, means, inverses, dmeans,
                         dvariances, weight, dvotes,
                     )  # fmt: skip
-                    pose_and_weight_gradients(n, j, poses, weights, kind, dvotes, dposes, dweights)
+                    if vectors:
+                        vector_gradients(n, j, poses, weights, kind, dvotes, dposes, by_column)
+                    else:
+                        pose_and_weight_gradients(n, j, poses, weights, kind, dvotes, dposes, dweights)
             for i in range(slots):
                 total = vload(felt, (i,))
                 vstore(dactive, (n, i), vload(dactive, (n, i)) + total)

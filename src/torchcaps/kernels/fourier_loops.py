@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchcaps.kernels.matrix_tiles import multiply
 from torchcaps.kernels.numba_support import ONE, TWO, ZERO, compiled, inner
+from torchcaps.kernels.simd import LANES, transpose_lanes, vload, vstore, zeros
 
 TERMS = 9
 GROUP = 4  # units of 64 channels whose bins are written one after the other, so that memory is written in order
@@ -216,3 +218,38 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
                     else:
                         for c in range(lanes):
                             pixel[c] = a[c] + b[c]
+
+
+@compiled
+def multiply_bins(left, right, result, added, first, last):
+    """result = left @ right for each frequency: 3-D arrays; with ``added`` 1, add to the result."""
+    for n in range(first, last):
+        multiply(left[n], right[n], result[n], result.shape[1], added)
+
+
+@compiled
+def multiply_conjugates(images, kernels, result, turned, block, first, last):
+    """Y = X W* for each frequency: images (bins, 2, B, F), kernels (bins, 2, O, F/16, 16), result (bins, 2, B, O).
+
+    Buffers: ``turned`` (3, F, O/16, 16) has the transposed real part, imaginary part and its negative; ``block``
+    (16, 16).
+    """
+    outputs, vectors = kernels.shape[2:4]
+    flat = turned.reshape((3, vectors * LANES, outputs))
+    for n in range(first, last):
+        for part in range(2):
+            for o in range(outputs // LANES):
+                for f in range(vectors):
+                    for r in range(LANES):
+                        vstore(block, (r,), vload(kernels, (n, part, o * LANES + r, f)))
+                    transpose_lanes(block, (0,))
+                    for r in range(LANES):
+                        value = vload(block, (r,))
+                        vstore(turned, (part, f * LANES + r, o), value)
+                        if part:
+                            vstore(turned, (2, f * LANES + r, o), zeros() - value)
+        real, imaginary = images[n, 0], images[n, 1]
+        multiply(real, flat[0], result[n, 0], images.shape[2], 0)
+        multiply(imaginary, flat[1], result[n, 0], images.shape[2], 1)
+        multiply(imaginary, flat[0], result[n, 1], images.shape[2], 0)
+        multiply(real, flat[2], result[n, 1], images.shape[2], 1)

@@ -223,6 +223,29 @@ def sum_lanes(typing: Any, vectors: Any) -> Any:
     return signature(vector, vectors), emit
 
 
+@emitted
+def transpose_lanes(typing: Any, array: Any, index: Any) -> Any:
+    """Transpose 16 consecutive vectors in place, the first of which is ``array[index]``."""
+
+    def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        first = _pointer(context, builder, sig, values)
+        places = [builder.gep(first, [ir.Constant(ir.IntType(64), number)]) for number in range(LANES)]
+        rows = [builder.load(each, align=ALIGNMENT) for each in places]
+        for step in (8, 4, 2, 1):  # exchange the blocks beside the diagonal, from large to small
+            upper = [lane - step + LANES if lane & step else lane for lane in range(LANES)]
+            lower = [lane + LANES if lane & step else lane + step for lane in range(LANES)]
+            for number in range(LANES):
+                if not number & step:
+                    pair = rows[number], rows[number + step]
+                    rows[number] = builder.shuffle_vector(*pair, ir.Constant(_INTEGERS, upper))
+                    rows[number + step] = builder.shuffle_vector(*pair, ir.Constant(_INTEGERS, lower))
+        for place, row in zip(places, rows, strict=True):
+            builder.store(row, place, align=ALIGNMENT)
+        return context.get_dummy_value()
+
+    return signature(types.none, array, index), emit
+
+
 # exp(x) = 2^k exp(f) with |f| <= ln(2) / 2, and exp(f) by its series.
 _LOG2_E, _LN2_HIGH, _LN2_LOW = np.float32(1.4426950408889634), np.float32(0.693359375), np.float32(-2.12194440e-4)
 _LOWEST = np.float32(-87.0)

@@ -1,12 +1,13 @@
-r"""Winograd's convolution with 3x3 kernels: the results of ``F.conv2d`` with 2.25 times fewer multiplications.
+r"""Winograd's convolution with 3x3 kernels: the results of ``F.conv2d`` with 4 times fewer multiplications.
 
 Lavin, Gray: Fast Algorithms for Convolutional Neural Networks, 2016, https://arxiv.org/abs/1509.09308, section 4.1.
 
 .. math:: Y = A^T [(G g G^T) \odot (B^T d B)] A
 
-Here d are 4x4 pixels, g is a kernel and Y are 2x2 outputs. The gradient of the pixels is the same convolution with
-rotated kernels, and that of a kernel is G^T [(A dY A^T) ⊙ (B^T d B)] G. The transforms are the loops in
-``winograd_loops``. The plain definition is ``torch.nn.functional.conv2d``; a test compares the two.
+Here d are 6x6 pixels, g is a kernel and Y are 4x4 outputs. The points of the transform are 0, ±√½, ±√2 and infinity;
+with the paper's 0, ±1, ±2 and infinity, the largest rounding error is five times as large. The gradient of the pixels
+is the same convolution with rotated kernels, and that of a kernel is G^T [(A dY A^T) ⊙ (B^T d B)] G. The transforms are
+the loops in ``winograd_loops``. The plain definition is ``torch.nn.functional.conv2d``; a test compares the two.
 
 Letters: B images, C and C' channels.
 """
@@ -23,7 +24,10 @@ from torch.nn import functional as F
 from torchcaps.kernels.dispatch import on_threads
 
 LANES = 16  # channels that are computed at once
-_G = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]])
+# A row per point p: (1, p, p * p) divided by the product of its distances to the other points.
+_NEAR, _FAR = (torch.tensor([[1.0, p, p * p], [1.0, -p, p * p]]) for p in (0.5**0.5, 2**0.5))
+_G = torch.cat([torch.tensor([[1.0, 0.0, 0.0]]), _NEAR / -1.5, _FAR / 6, torch.tensor([[0.0, 0.0, 1.0]])])  # (6, 3)
+_TRANSFORM = torch.kron(_G, _G)  # (36, 9): both sides of a kernel at once
 
 
 def winograd_convolution(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -57,7 +61,8 @@ class _Winograd(torch.autograd.Function):
 def _convolve(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     from torchcaps.kernels.winograd_loops import convolve
 
-    kernels = torch.einsum("aj,ocjk,bk->abco", _G, weight, _G).flatten(0, 1).contiguous().numpy()  # (16, C, C')
+    taps = weight.permute(2, 3, 1, 0).reshape(9, -1)  # (9, C * C')
+    kernels = (_TRANSFORM @ taps).view(len(_TRANSFORM), maps.shape[1], -1).numpy()  # (36, C, C')
     offset = weight.new_zeros(len(weight)) if bias is None else bias.detach()
     source, added = _lanes(maps), offset.contiguous().view(-1, LANES).numpy()
     result = maps.new_empty(*source.shape[:3], len(added), LANES)
@@ -76,12 +81,13 @@ def _weight_gradient(maps: Tensor, slopes: Tensor) -> Tensor:
     source, gradient = _lanes(maps), _lanes(slopes)
 
     def some_images(first: int, last: int) -> Tensor:
-        result = maps.new_zeros(16, maps.shape[1], slopes.shape[1])
+        result = maps.new_zeros(len(_TRANSFORM), maps.shape[1], slopes.shape[1])
         add_kernel_gradients(source, gradient, result.numpy(), *_buffers(source, gradient.shape[3]), first, last)
         return result
 
-    total = torch.stack(on_threads(some_images, len(maps))).sum(0).unflatten(0, (4, 4))
-    return torch.einsum("aj,abco,bk->ocjk", _G, total, _G)
+    total = torch.stack(on_threads(some_images, len(maps))).sum(0)  # (36, C, C')
+    taps = (_TRANSFORM.T @ total.flatten(1)).view(3, 3, *total.shape[1:])
+    return taps.permute(3, 2, 0, 1)
 
 
 def _lanes(maps: Tensor) -> Any:
@@ -90,10 +96,15 @@ def _lanes(maps: Tensor) -> Any:
 
 
 def _buffers(maps: Any, outputs: int) -> tuple[Any, ...]:
-    """Memory for a padded image, and for the tiles before and after the product."""
-    from torchcaps.kernels.winograd_loops import TILES
+    """Memory for half a transform, for a padded image, and for the tiles before and after the product."""
+    from torchcaps.kernels.winograd_loops import POINTS, TILES
 
     height, width, inputs = maps.shape[1:4]
-    padded = np.zeros((height + height % 2 + 2, width + width % 2 + 2, inputs, LANES), np.float32)
-    # One row more than tiles: at a distance of a power of two, the 16 numbers of a tile would share cache sets.
-    return padded, *(np.zeros((16, TILES + 1, vectors, LANES), np.float32) for vectors in (inputs, outputs))
+    # One row more than tiles: at a distance of a power of two, the numbers of a tile would share cache sets.
+    shapes = (
+        (6, 6),
+        (height + -height % 4 + 2, width + -width % 4 + 2, inputs),
+        (POINTS, TILES + 1, inputs),
+        (POINTS, TILES + 1, outputs),
+    )
+    return tuple(np.zeros((*shape, LANES), np.float32) for shape in shapes)

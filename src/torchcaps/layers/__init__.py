@@ -2,7 +2,7 @@
 
 from torchcaps.layers.capsule_layer import CapsuleLayer
 from torchcaps.layers.capsule_stack import CapsuleStack, ConcurrentStack, build_stack
-from torchcaps.layers.conv2d import Conv2d
+from torchcaps.layers.conv2d import Conv2d, Sequential
 from torchcaps.layers.conv_transform import ChannelConvTransform, ConvTransform
 from torchcaps.layers.decoder import Decoder
 from torchcaps.layers.nonlinearity import AffineTanh, NonlinearityRecord, TypeBatchNorm, nonlinearities
@@ -49,6 +49,7 @@ __all__ = [
     "PositionSharedTransform",
     "PrimaryCapsules",
     "ResNet",
+    "Sequential",
     "SharedTransform",
     "Standardize",
     "StridedStem",

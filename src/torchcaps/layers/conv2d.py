@@ -1,11 +1,14 @@
-"""A convolution that uses the fastest of several forms on a CPU."""
+"""``torch.nn`` layers with the same weights and results that use the fastest of several forms on a CPU."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.kernels.autotune import Case, form_is_chosen, worth_measuring
+from torchcaps.kernels.batch_norm import batch_norm_relu
 from torchcaps.kernels.convolution import spectral_convolution
 from torchcaps.kernels.dispatch import fused_is_chosen, kernel_choice, runs_compiled
 from torchcaps.kernels.winograd import winograd_convolution
@@ -57,3 +60,25 @@ class Conv2d(nn.Conv2d):
             form="winograd" if padded else "spectral",
         )
         return case.form if worth_measuring(case) and (asked == "fast" or form_is_chosen(case)) else "pytorch"
+
+
+class Sequential(nn.Sequential):
+    """``torch.nn.Sequential`` with the same weights and results, faster on a CPU where a ReLU follows a BatchNorm2d.
+
+    Hooks of these two layers are not called.
+
+    >>> Sequential(nn.Conv2d(1, 16, 3), nn.BatchNorm2d(16), nn.ReLU())(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 16, 6, 6])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        layers, values = [*self, nn.Identity()], input
+        done = False  # whether the layer before computed this ReLU
+        for layer, following in pairwise(layers):
+            together = isinstance(layer, nn.BatchNorm2d) and type(following) is nn.ReLU
+            if together:
+                values = batch_norm_relu(values, layer)
+            elif not done:
+                values = layer(values)
+            done = together
+        return values

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.functional import safe_norm
+from torchcaps.kernels.batch_norm import batch_norm_relu
 from torchcaps.layers.conv2d import Conv2d
 from torchcaps.layers.nonlinearity import get_nonlinearity
 from torchcaps.layers.transform import Capsules
@@ -77,7 +78,7 @@ class StridedStem(nn.Module):
         self.norm = nn.BatchNorm2d(channels)
 
     def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.norm(self.conv(images)).relu()
+        features: Tensor = batch_norm_relu(self.conv(images), self.norm)
         if features.shape[2:] == (self.size, self.size):
             return features
         return F.interpolate(features, (self.size, self.size), mode="bilinear", align_corners=False)

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError, unknown_name
+from torchcaps.kernels.batch_norm import batch_norm_relu
+from torchcaps.layers.conv2d import Conv2d, Sequential
 
 SHORTCUTS = ("pad", "convolution")
 
@@ -31,16 +33,16 @@ class BasicBlock(nn.Module):
         if shortcut not in SHORTCUTS:
             raise unknown_name("shortcut", shortcut, SHORTCUTS)
         self.stride, self.added = stride, width - channels
-        self.first = nn.Conv2d(channels, width, 3, stride, 1, bias=False)
+        self.first = Conv2d(channels, width, 3, stride, 1, bias=False)
         self.first_norm = nn.BatchNorm2d(width)
-        self.second = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.second = Conv2d(width, width, 3, 1, 1, bias=False)
         self.second_norm = nn.BatchNorm2d(width)
         self.shortcut: nn.Module | None = None
         if shortcut == "convolution" and (stride > 1 or self.added):
             self.shortcut = nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False), nn.BatchNorm2d(width))
 
     def forward(self, features: Tensor) -> Tensor:
-        maps: Tensor = self.first_norm(self.first(features)).relu()
+        maps: Tensor = batch_norm_relu(self.first(features), self.first_norm)
         maps = self.second_norm(self.second(maps))
         if self.shortcut is not None:
             kept: Tensor = self.shortcut(features)
@@ -50,7 +52,7 @@ class BasicBlock(nn.Module):
         return (maps + kept).relu()
 
 
-class ResNet(nn.Sequential):
+class ResNet(Sequential):
     """A 3x3 convolution and stages of basic blocks; every stage but the first halves the grid.
 
     Args:
@@ -80,7 +82,7 @@ class ResNet(nn.Sequential):
                 f"blocks {tuple(blocks)}"
             )
         layers: list[nn.Module] = [
-            nn.Conv2d(channels, widths[0], 3, padding=1, bias=False),
+            Conv2d(channels, widths[0], 3, padding=1, bias=False),
             nn.BatchNorm2d(widths[0]),
             nn.ReLU(),
         ]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.layers import Decoder, MeanImage, StridedStem
+from torchcaps.layers import Conv2d, Decoder, MeanImage, Sequential, StridedStem
 from torchcaps.models.base import Model
 
 LARGEST = 48  # pixels that a network takes without a backbone; no paper has larger images
@@ -41,11 +41,11 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+        self.layers = Sequential(
+            Conv2d(channels, channels, 3, padding=1, bias=False),
             nn.BatchNorm2d(channels),
             nn.ReLU(),
-            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            Conv2d(channels, channels, 3, padding=1, bias=False),
             nn.BatchNorm2d(channels),
         )
 

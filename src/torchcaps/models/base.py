@@ -122,18 +122,17 @@ def refuse_not_finite(images: Tensor, *, largest: float = math.inf) -> None:
     traced = torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._are_functorch_transforms_active()
     if traced or type(images) not in (Tensor, nn.Parameter) or images.device.type != "cpu":
         return
-    if images.numel() and images.detach().amax() > largest:
-        found = float(images.detach().amax())
-        if math.isfinite(found):
-            raise TorchcapsError(f"expected pixels in [0, 1], got values of up to {found:g}: divide by 255")
-    if images.detach().sum().isfinite():  # implies that every pixel is finite, and is several times faster to check
+    if not images.numel():
         return
-    bad = (~images.isfinite().flatten(1).all(1)).nonzero()
-    if len(bad):  # a sum of finite pixels may overflow
+    low, high = map(float, images.detach().aminmax())  # both are NaN if a pixel is
+    if not (math.isfinite(low) and math.isfinite(high)):
+        bad = (~images.isfinite().flatten(1).all(1)).nonzero()
         raise TorchcapsError(
             f"expected images with finite pixels, got NaN or infinity in {len(bad)} of {len(images)} images, the first "
             f"at index {int(bad[0])}: leave these images out or repair them with torch.nan_to_num"
         )
+    if high > largest:
+        raise TorchcapsError(f"expected pixels in [0, 1], got values of up to {high:g}: divide by 255")
 
 
 def conv_output_size(size: int, *layers: tuple[int, int]) -> int:

@@ -23,6 +23,7 @@ from torchcaps.layers import (
     ChannelConvTransform,
     Conv2d,
     PrimaryCapsules,
+    Sequential,
 )
 from torchcaps.models.capsule_model import CapsuleModel, build_decoder
 from torchcaps.models.registry import ModelRecord, Recipe, models
@@ -83,7 +84,7 @@ class ARCapsNet(CapsuleModel):
         super().__init__(
             image_shape,
             classes,
-            features=nn.Sequential(
+            features=Sequential(
                 Conv2d(image_shape[0], filters, 3, padding=1),
                 nn.BatchNorm2d(filters),
                 nn.ReLU(),

@@ -24,6 +24,7 @@ from torchcaps.layers import (
     NormalizedPrimaryCapsules,
     NoVotes,
     ResNet,
+    Sequential,
     Transform,
     feature_shape,
 )
@@ -126,7 +127,7 @@ class PlainHead(Model):
         self.features = _build_trunk(trunk, image_shape, width)
         below, height, breadth = feature_shape(self.features, image_shape)
         if head == "fc":
-            self.head = nn.Sequential(
+            self.head = Sequential(
                 Conv2d(below, filters, 3, padding=1, bias=False),
                 nn.BatchNorm2d(filters),
                 nn.ReLU(),
@@ -135,7 +136,7 @@ class PlainHead(Model):
             )
         else:
             pool = nn.AdaptiveAvgPool2d(1) if head == "average" else nn.AdaptiveMaxPool2d(1)
-            self.head = nn.Sequential(pool, nn.Flatten(), nn.Linear(below, classes))
+            self.head = Sequential(pool, nn.Flatten(), nn.Linear(below, classes))
 
     def classify(self, images: Tensor) -> Output:
         logits = self.head(self.features(images))
@@ -155,9 +156,9 @@ def _build_trunk(name: str, image_shape: tuple[int, int, int], width: int) -> nn
     below = image_shape[0]
     for factor, stride in ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1), (8, 2)):
         channels = factor * width
-        layers += [nn.Conv2d(below, channels, 3, stride, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()]
+        layers += [Conv2d(below, channels, 3, stride, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()]
         below = channels
-    return nn.Sequential(*layers)
+    return Sequential(*layers)
 
 
 def _build_votes(votes: str, grid: tuple[int, int], types: int, classes: int, size: int) -> Transform:

@@ -19,6 +19,7 @@ from torchcaps.layers import (
     CoordinateAddition,
     NormalizedPrimaryCapsules,
     PositionSharedTransform,
+    Sequential,
     Standardize,
     Transform,
     TypeBatchNorm,
@@ -80,7 +81,7 @@ class VBCapsNet(CapsuleModel):
         super().__init__(
             image_shape,
             classes,
-            features=nn.Sequential(
+            features=Sequential(
                 nn.Conv2d(image_shape[0], filters, 5, stride=2, bias=False), nn.BatchNorm2d(filters), nn.ReLU()
             ),
             primary=NormalizedPrimaryCapsules(filters, types[0], 16, kernel=kernel, stride=stride, per_type=True),
