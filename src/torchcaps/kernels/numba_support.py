@@ -1,29 +1,44 @@
 """Numba settings and constants shared by all kernels.
 
-Compiled code is cached on disk and releases the GIL. Fast math allows reordered sums and fused multiply-add, but not
-the assumption that numbers are finite.
+Compiled code is cached on disk and releases the GIL. numba compiles a cached function again only if its own file has
+changed; here, if any file with compiled loops has, because functions of one file are inlined into those of others. Fast
+math allows reordered sums and fused multiply-add, but not the assumption that numbers are finite.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 FAST_MATH = {"contract", "reassoc", "nsz", "arcp"}
-_njit = partial(
-    njit,
-    nogil=True,
-    cache=True,
-    error_model="numpy",
-    fastmath=FAST_MATH,
-    no_cfunc_wrapper=True,
-)
-compiled: Any = _njit()
+SOURCES = hashlib.sha256()
+for _file in sorted(Path(__file__).parent.glob("*.py")):
+    if b"numba" in (_source := _file.read_bytes()):
+        SOURCES.update(_source)
+
+
+def _compile(**settings: Any) -> Callable[[Callable[..., Any]], Any]:
+    shared = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST_MATH, "no_cfunc_wrapper": True}
+    decorate: Any = njit(**shared | settings)
+
+    def compile_function(function: Callable[..., Any]) -> Any:
+        found = decorate(function)
+        cache = getattr(found, "_cache", None)  # None if compilation is disabled
+        if file := getattr(cache, "_cache_file", None):
+            file._source_stamp = SOURCES.digest()
+        return found
+
+    return compile_function
+
+
+compiled = _compile()
 # For calls from compiled code only: the Python wrapper takes long to compile.
-inner: Any = _njit(no_cpython_wrapper=True, forceinline=True, _nrt=False)
+inner = _compile(no_cpython_wrapper=True, forceinline=True, _nrt=False)
 
 # All constants are float32: a Python float would promote a whole expression to float64.
 ZERO, HALF, ONE, TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)
