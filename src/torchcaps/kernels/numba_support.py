@@ -23,8 +23,10 @@ for _file in sorted(Path(__file__).parent.glob("*.py")):
 
 
 def _compile(**settings: Any) -> Callable[[Callable[..., Any]], Any]:
-    shared = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FAST_MATH, "no_cfunc_wrapper": True}
-    decorate: Any = njit(**shared | settings)
+    numba_jit: Any = njit  # its types know neither all settings nor a decorator without a function
+    decorate = numba_jit(
+        nogil=True, cache=True, error_model="numpy", fastmath=FAST_MATH, no_cfunc_wrapper=True, **settings
+    )
 
     def compile_function(function: Callable[..., Any]) -> Any:
         found = decorate(function)
