@@ -16,10 +16,8 @@ import numpy as np
 from numba import njit
 
 FAST_MATH = {"contract", "reassoc", "nsz", "arcp"}
-SOURCES = hashlib.sha256()
-for _file in sorted(Path(__file__).parent.glob("*.py")):
-    if b"numba" in (_source := _file.read_bytes()):
-        SOURCES.update(_source)
+_sources = (file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
+SOURCE_STAMP = hashlib.sha256(b"".join(source for source in _sources if b"numba" in source)).digest()
 
 
 def _compile(**settings: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -32,7 +30,7 @@ def _compile(**settings: Any) -> Callable[[Callable[..., Any]], Any]:
         found = decorate(function)
         cache = getattr(found, "_cache", None)  # None if compilation is disabled
         if file := getattr(cache, "_cache_file", None):
-            file._source_stamp = SOURCES.digest()
+            file._source_stamp = SOURCE_STAMP
         return found
 
     return compile_function
