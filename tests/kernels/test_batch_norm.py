@@ -147,3 +147,14 @@ def test_a_sequence_is_that_of_pytorch() -> None:
     assert "BatchNormReLU" in Sequential(*layers[:3])(maps).grad_fn.name()
     with use_kernels("plain"):
         assert torch.equal(ours(maps), theirs(maps))
+
+
+def test_layers_with_hooks_are_called_one_by_one() -> None:
+    layers = Sequential(nn.BatchNorm2d(16), nn.ReLU())
+    maps, called = torch.randn(2, 16, 4, 4), list[str]()
+    for name, layer in layers.named_children():
+        layer.register_forward_hook(lambda *given, name=name: called.append(name))
+    expected = nn.Sequential(*copy.deepcopy(layers))(maps)
+    called.clear()
+    assert torch.equal(layers(maps), expected)
+    assert called == ["0", "1"]

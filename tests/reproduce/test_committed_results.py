@@ -28,13 +28,13 @@ FINGERPRINTS = {
     #
     "hahn2019": "e70995ccc3",
     #
-    "mazzia2021": "620d75e1c6",
+    "mazzia2021": "daffc3d1b5",
     #
     "mitterreiter2023": "11690426e7",
     #
     "ribeiro2020": "57b3a53f46",
     #
-    "tsai2020": "1a560041a8",
+    "tsai2020": "5aaf9e8c09",
 }
 # Tables whose results were measured with earlier settings of the spec, and await a new measurement.
 OUTDATED: dict[str, tuple[str, ...]] = {

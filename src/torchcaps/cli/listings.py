@@ -156,7 +156,7 @@ def _needs(row: dict[str, Any]) -> str:
     needs = {
         "gradients": row["white_box"],
         "another trained model": row["needs_source"],
-        f"pip install -e '.[{row['extra']}]'": row["extra"],
+        f"extra '{row['extra']}': pip install -e '.[{row['extra']}]'": row["extra"],
     }
     return ", ".join(need for need, needed in needs.items() if needed)
 
