@@ -19,15 +19,20 @@ from torchcaps.pretrained.loading import find_card
 pytestmark = pytest.mark.process
 
 
+def connect(process: subprocess.Popen[str]) -> httpx.Client:
+    """Return a client of the address that the command prints."""
+    assert process.stdout is not None
+    address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+    assert address
+    return httpx.Client(base_url=address[0], transport=httpx.HTTPTransport(retries=3), timeout=60)
+
+
 @pytest.mark.parametrize("command", [["demo", "--no-browser"], ["serve"]], ids=["demo", "serve"])
 def test_start_request_stop(command: list[str], tmp_path: Path) -> None:
     call = [str(Path(sys.executable).with_name("torchcaps")), *command, "--port", "0"]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         try:
-            assert process.stdout is not None
-            address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
-            assert address
-            with httpx.Client(base_url=address[0], transport=httpx.HTTPTransport(retries=3), timeout=60) as client:
+            with connect(process) as client:
                 assert client.get("/health").status_code == 200
                 assert client.get("/docs").status_code == 200
                 assert client.get("/").status_code == 200
@@ -49,10 +54,7 @@ def test_shipped_weights_by_name(command: list[str], tmp_path: Path) -> None:
     call = [str(Path(sys.executable).with_name("torchcaps")), *command, SHIPPED, "--port", "0"]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         try:
-            assert process.stdout is not None
-            address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
-            assert address
-            with httpx.Client(base_url=address[0], transport=httpx.HTTPTransport(retries=3), timeout=60) as client:
+            with connect(process) as client:
                 (model,) = client.get("/api/models").json()
                 assert model["name"] == SHIPPED
                 assert model["test_accuracy"] == find_card("convnet-avg", None).test_accuracy

@@ -10,6 +10,23 @@ from torchcaps.kernels.simd import LANES, sum_lanes, transpose_lanes, vload, vlo
 
 
 @inner
+def add_pose_gradients(gradients, slopes, weights, place):
+    """Add dV W^T of one tile of 4 x 4 weights to the gradients of four elements of M."""
+    g0, g1, g2, g3 = gradients
+    y0, y1, y2, y3 = slopes
+    k, j, b, a = place
+    g0 += y0 * weights[k, j, b, a, 0] + y1 * weights[k, j, b, a, 1]
+    g1 += y0 * weights[k, j, b, a, 4] + y1 * weights[k, j, b, a, 5]
+    g2 += y0 * weights[k, j, b, a, 8] + y1 * weights[k, j, b, a, 9]
+    g3 += y0 * weights[k, j, b, a, 12] + y1 * weights[k, j, b, a, 13]
+    g0 += y2 * weights[k, j, b, a, 2] + y3 * weights[k, j, b, a, 3]
+    g1 += y2 * weights[k, j, b, a, 6] + y3 * weights[k, j, b, a, 7]
+    g2 += y2 * weights[k, j, b, a, 10] + y3 * weights[k, j, b, a, 11]
+    g3 += y2 * weights[k, j, b, a, 14] + y3 * weights[k, j, b, a, 15]
+    return g0, g1, g2, g3
+
+
+@inner
 def pose_and_weight_gradients(n, j, poses, weights, kind, dvotes, dposes, dweights):
     """Through V = M W: dM += dV W^T and dW += M^T dV, in tiles of 4 x 4."""
     _, _, row_tiles, tiles, _ = weights.shape
@@ -30,14 +47,7 @@ def pose_and_weight_gradients(n, j, poses, weights, kind, dvotes, dposes, dweigh
                     t20, t21, t22, t23 = t20 + x2 * y0, t21 + x2 * y1, t22 + x2 * y2, t23 + x2 * y3
                     t30, t31, t32, t33 = t30 + x3 * y0, t31 + x3 * y1, t32 + x3 * y2, t33 + x3 * y3
                     g0, g1, g2, g3 = vload4(dposes, (n, i, d))
-                    g0 += y0 * weights[k, j, b, a, 0] + y1 * weights[k, j, b, a, 1]
-                    g1 += y0 * weights[k, j, b, a, 4] + y1 * weights[k, j, b, a, 5]
-                    g2 += y0 * weights[k, j, b, a, 8] + y1 * weights[k, j, b, a, 9]
-                    g3 += y0 * weights[k, j, b, a, 12] + y1 * weights[k, j, b, a, 13]
-                    g0 += y2 * weights[k, j, b, a, 2] + y3 * weights[k, j, b, a, 3]
-                    g1 += y2 * weights[k, j, b, a, 6] + y3 * weights[k, j, b, a, 7]
-                    g2 += y2 * weights[k, j, b, a, 10] + y3 * weights[k, j, b, a, 11]
-                    g3 += y2 * weights[k, j, b, a, 14] + y3 * weights[k, j, b, a, 15]
+                    g0, g1, g2, g3 = add_pose_gradients((g0, g1, g2, g3), (y0, y1, y2, y3), weights, (k, j, b, a))
                     vstore4(dposes, (n, i, d), (g0, g1, g2, g3))
                 tile = sum_lanes(
                     (t00, t01, t02, t03, t10, t11, t12, t13, t20, t21, t22, t23, t30, t31, t32, t33)
@@ -59,14 +69,7 @@ def vector_gradients(n, j, poses, weights, kind, dvotes, dposes, dweights):
             g0, g1, g2, g3 = vload4(dposes, (n, i, 4 * a))
             for b in range(row_tiles):
                 y0, y1, y2, y3 = vload4(dvotes, (i, 4 * b))
-                g0 += y0 * weights[k, j, b, a, 0] + y1 * weights[k, j, b, a, 1]
-                g1 += y0 * weights[k, j, b, a, 4] + y1 * weights[k, j, b, a, 5]
-                g2 += y0 * weights[k, j, b, a, 8] + y1 * weights[k, j, b, a, 9]
-                g3 += y0 * weights[k, j, b, a, 12] + y1 * weights[k, j, b, a, 13]
-                g0 += y2 * weights[k, j, b, a, 2] + y3 * weights[k, j, b, a, 3]
-                g1 += y2 * weights[k, j, b, a, 6] + y3 * weights[k, j, b, a, 7]
-                g2 += y2 * weights[k, j, b, a, 10] + y3 * weights[k, j, b, a, 11]
-                g3 += y2 * weights[k, j, b, a, 14] + y3 * weights[k, j, b, a, 15]
+                g0, g1, g2, g3 = add_pose_gradients((g0, g1, g2, g3), (y0, y1, y2, y3), weights, (k, j, b, a))
             vstore4(dposes, (n, i, 4 * a), (g0, g1, g2, g3))
         transpose_lanes(dvotes, (i, 0))
         for q in range(0, 4 * tiles, 4):
