@@ -5,14 +5,15 @@ Shapes: B batch, P parent positions, I child slots of a position, J parent types
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import torch
 from torch import Tensor
 
+from torchcaps.kernels.dispatch import runs_compiled
+from torchcaps.kernels.vote_products import compare_votes, measure_distances, products_apply, sum_squares, sum_votes
+
 __all__ = [
-    "VoteFactors",
     "agreement",
+    "clamp_votes",
     "common_agreement",
     "commonly_weighted_votes",
     "digamma",
@@ -20,7 +21,9 @@ __all__ = [
     "log_odds",
     "safe_norm",
     "softmax_over_parents",
+    "squared_distance",
     "squash",
+    "weighted_squares",
     "weighted_votes",
 ]
 
@@ -99,6 +102,8 @@ def softmax_over_parents(logits: Tensor, child_index: Tensor | None = None) -> T
 
 def weighted_votes(couplings: Tensor, votes: Tensor) -> Tensor:
     """Sum votes weighted by couplings: (B, P, I, J) and (B, P, I, J, D) to (B, P, J, D)."""
+    if products_apply(votes, couplings):
+        return sum_votes(couplings, votes)
     return torch.einsum("bpij,bpijd->bpjd", couplings, votes)
 
 
@@ -118,7 +123,39 @@ def commonly_weighted_votes(couplings: Tensor, votes: Tensor) -> Tensor:
 
 def agreement(votes: Tensor, poses: Tensor) -> Tensor:
     """Scalar product of each vote with its parent's pose: (B, P, I, J, D) and (B, P, J, D) to (B, P, I, J)."""
+    if products_apply(votes, poses):
+        return compare_votes(votes, poses)
     return torch.einsum("bpijd,bpjd->bpij", votes, poses)
+
+
+def weighted_squares(couplings: Tensor, votes: Tensor, poses: Tensor) -> Tensor:
+    """Sum squared differences of votes (B, P, I, J, D) and poses (B, P, J, D), weighted by couplings (B, P, I, J).
+
+    Returns (B, P, J, D): with the mean of the votes as poses, their variances.
+    """
+    if products_apply(votes, couplings):
+        return sum_squares(couplings, votes, poses)
+    return torch.einsum("bpij,bpijd->bpjd", couplings, (votes - poses.unsqueeze(2)).square())
+
+
+def squared_distance(votes: Tensor, poses: Tensor, precision: Tensor) -> Tensor:
+    """Squared distance of each vote (B, P, I, J, D) from its parent's pose (B, P, J, D), weighted: (B, P, I, J).
+
+    ``precision``, (B, P, J, D), is the weight of each pose element.
+    """
+    if products_apply(votes, poses):
+        return measure_distances(votes, poses, precision)
+    return torch.einsum("bpijd,bpjd->bpij", (votes - poses.unsqueeze(2)).square(), precision)
+
+
+def clamp_votes(votes: Tensor, largest: float) -> Tensor:
+    """Clamp votes to [-largest, largest], so that sums of squares do not overflow; as they are if none is larger."""
+    if runs_compiled(votes) and votes.numel():
+        votes = votes.contiguous()  # a transform may return a view, which every later pass would copy
+        low, high = votes.detach().aminmax()
+        if low >= -largest and high <= largest:
+            return votes
+    return votes.clamp(-largest, largest)
 
 
 def common_agreement(votes: Tensor, poses: Tensor) -> Tensor:
@@ -156,36 +193,3 @@ def log_odds(probability: Tensor) -> Tensor:
         return log_odds(probability.float()).to(probability.dtype)
     margin = torch.finfo(probability.dtype).eps
     return probability.clamp(margin, 1 - margin).logit()
-
-
-@dataclass(frozen=True)
-class VoteFactors:
-    """Factors of the votes, V = M W + offset, for routings that do not store the votes.
-
-    Shapes: ``poses`` (B, C, p, q) and ``activation`` (B, C), or None, of all children; ``weight`` (N, q, q', J);
-    ``child_index`` (P, I), the child in each slot; ``weight_index`` (I,), the weight of each slot; ``offset`` (I, p*q')
-    or, for no offset, (0, p*q').
-    """
-
-    poses: Tensor
-    activation: Tensor | None
-    weight: Tensor
-    child_index: Tensor
-    weight_index: Tensor
-    offset: Tensor
-
-    def to_float(self) -> VoteFactors:
-        """Convert half precision to float32, in which routings compute."""
-
-        def convert(values: Tensor) -> Tensor:
-            return values.float() if values.dtype in HALF_PRECISION else values
-
-        active = None if self.activation is None else convert(self.activation)
-        poses, weight, offset = map(convert, (self.poses, self.weight, self.offset))
-        return replace(self, poses=poses, activation=active, weight=weight, offset=offset)
-
-    def votes(self) -> Tensor:
-        """Compute the votes (B, P, I, J, p*q')."""
-        seen = self.poses[:, self.child_index]  # (B, P, I, p, q)
-        votes = torch.einsum("bpirq,iqsj->bpijrs", seen, self.weight[self.weight_index]).flatten(4)
-        return votes + self.offset.unsqueeze(1) if len(self.offset) else votes

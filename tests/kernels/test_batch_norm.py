@@ -13,7 +13,7 @@ from torchcaps.kernels.batch_norm import batch_norm_relu
 from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.layers import Sequential
 
-SHAPES = [(3, 16, 7, 5), (1, 32, 9, 6), (5, 48, 1, 1), (4, 64, 8, 8)]
+SHAPES = [(3, 16, 7, 5), (1, 32, 9, 6), (5, 48, 1, 1), (4, 64, 8, 8), (3, 10, 4, 6), (2, 20, 2, 6), (2, 5, 4, 8)]
 
 
 def make(batch: int, channels: int, height: int, width: int) -> tuple[Tensor, nn.BatchNorm2d]:
@@ -32,19 +32,23 @@ def relative(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).detach().abs().max() / expected.detach().abs().max())
 
 
+@pytest.mark.parametrize("adds", [False, True], ids=["alone", "with a shortcut"])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_agrees_with_pytorch(shape: tuple[int, ...], training: bool) -> None:
+def test_agrees_with_pytorch(shape: tuple[int, ...], training: bool, adds: bool) -> None:
     """Result, gradients and running statistics, against float64."""
     maps, norm = make(*shape)
     norm.train(training)
     exact, precise = maps.detach().double().requires_grad_(), copy.deepcopy(norm).double()
-    found, expected = batch_norm_relu(maps, norm), F.relu(precise(exact))
+    added = torch.randn(shape, requires_grad=True) if adds else None
+    found = batch_norm_relu(maps, norm, added)
+    expected = F.relu(precise(exact) + (0 if added is None else added.double()))
     assert "BatchNormReLU" in found.grad_fn.name()
     assert relative(found, expected) < 3e-6
     slopes = torch.randn(expected.shape)
-    ours = torch.autograd.grad(found, [maps, *norm.parameters()], slopes)
-    theirs = torch.autograd.grad(expected, [exact, *precise.parameters()], slopes.double())
+    rest = [] if added is None else [added]
+    ours = torch.autograd.grad(found, [maps, *norm.parameters(), *rest], slopes)
+    theirs = torch.autograd.grad(expected, [exact, *precise.parameters(), *rest], slopes.double())
     for own, other in zip(ours, theirs, strict=True):
         assert own.shape == other.shape
         assert relative(own, other) < 2e-5
@@ -67,6 +71,11 @@ def test_only_what_is_needed_has_a_gradient() -> None:
     norm.requires_grad_(True)
     batch_norm_relu(maps.detach(), norm).sum().backward()
     assert norm.weight.grad is not None
+    norm.requires_grad_(False)
+    shortcut = torch.ones_like(maps, requires_grad=True)
+    batch_norm_relu(maps.detach(), norm, shortcut).sum().backward()
+    assert shortcut.grad is not None
+    assert 0 < shortcut.grad.mean() < 1
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -78,19 +87,22 @@ def test_a_gradient_can_be_differentiated_again(training: bool) -> None:
         (slopes,) = torch.autograd.grad(found.square().sum(), maps, create_graph=True)
         return torch.autograd.grad(slopes.square().sum(), norm.weight)[0]
 
-    plain = copy.deepcopy(norm)
-    found = twice(batch_norm_relu(maps, norm))
+    plain, shortcut = copy.deepcopy(norm), torch.randn_like(maps)
+    found = twice(batch_norm_relu(maps, norm)), twice(batch_norm_relu(maps, norm, shortcut))
     norm = plain
-    assert relative(found, twice(F.relu(plain(maps)))) < 1e-4
+    assert relative(found[0], twice(F.relu(plain(maps)))) < 1e-4
+    assert relative(found[1], twice(F.relu(plain(maps) + shortcut))) < 1e-4
 
 
 def test_layouts_and_threads() -> None:
     maps, norm = make(*SHAPES[3])
     maps = maps.detach()
-    expected = batch_norm_relu(maps, norm)
-    assert torch.equal(batch_norm_relu(maps.to(memory_format=torch.channels_last), norm), expected)
+    shortcut = torch.randn_like(maps)
+    expected = batch_norm_relu(maps, norm, shortcut)
+    assert torch.equal(batch_norm_relu(maps.to(memory_format=torch.channels_last), norm, shortcut), expected)
+    assert torch.equal(batch_norm_relu(maps, norm, shortcut.to(memory_format=torch.channels_last)), expected)
     torch.set_num_threads(2)
-    assert torch.equal(batch_norm_relu(maps, norm), expected)
+    assert torch.equal(batch_norm_relu(maps, norm, shortcut), expected)
     torch.set_num_threads(1)
 
 
@@ -111,7 +123,7 @@ class _Doubled(nn.BatchNorm2d):
 @pytest.mark.parametrize(
     "norm",
     [
-        nn.BatchNorm2d(24),
+        nn.BatchNorm2d(3),
         nn.BatchNorm2d(16, affine=False),
         nn.BatchNorm2d(16, track_running_stats=False),
         nn.BatchNorm2d(16, momentum=None),
@@ -121,8 +133,18 @@ class _Doubled(nn.BatchNorm2d):
 )
 def test_other_layers_are_pytorchs(norm: nn.BatchNorm2d) -> None:
     torch.manual_seed(0)
-    maps = torch.randn(2, norm.num_features, 4, 4)
-    assert torch.equal(batch_norm_relu(maps, norm), F.relu(copy.deepcopy(norm)(maps)))
+    maps = torch.randn(2, norm.num_features, 5, 5)
+    plain = copy.deepcopy(norm)
+    assert torch.equal(batch_norm_relu(maps, norm), F.relu(plain(maps)))
+    assert torch.equal(batch_norm_relu(maps, norm, maps), F.relu(plain(maps) + maps))
+
+
+def test_a_layer_with_a_hook_is_called() -> None:
+    norm, called = nn.BatchNorm2d(16), list[Tensor]()
+    norm.register_forward_hook(lambda *given: called.append(given[2]))
+    maps = torch.randn(2, 16, 4, 4)
+    found = batch_norm_relu(maps, norm, maps)
+    assert torch.equal(found, F.relu(called[0] + maps))
 
 
 def test_refuses_what_pytorch_refuses() -> None:

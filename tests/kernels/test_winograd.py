@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -26,13 +28,16 @@ def relative(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / expected.abs().max())
 
 
+@pytest.mark.parametrize("padding", [0, 1, 2])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_agrees_with_pytorch(shape: tuple[int, ...]) -> None:
+def test_agrees_with_pytorch(shape: tuple[int, ...], padding: int) -> None:
     """Result and gradients, against float64; odd sizes, all widths of the tiles, more and fewer tiles than a block."""
     given = make(*shape)
-    found = winograd_convolution(*given)
+    if min(shape[3:]) + 2 * padding < 3:
+        pytest.skip("smaller than the kernel")
+    found = winograd_convolution(*given, padding)
     exact = [each.detach().double().requires_grad_() for each in given]
-    expected = F.conv2d(*exact, padding=1)
+    expected = F.conv2d(*exact, padding=padding)
     assert relative(found, expected) < 2e-6
     slopes = torch.randn(expected.shape)
     ours = torch.autograd.grad(found, given, slopes)
@@ -86,7 +91,8 @@ def test_numbers_that_are_not_finite_stay_with_their_image() -> None:
         ({}, True),
         ({"bias": False}, True),
         ({"stride": 2}, False),
-        ({"padding": 0}, False),
+        ({"padding": 0}, True),
+        ({"padding": 2}, False),
         ({"groups": 2}, False),
         ({"dilation": 2}, False),
         ({"padding_mode": "reflect"}, False),
@@ -107,21 +113,22 @@ def test_layer_is_a_drop_in(options: dict[str, object], used: bool) -> None:
 def test_few_tiles_and_few_channels_are_not_measured() -> None:
     usual = {"batch": 64, "inputs": 32, "outputs": 32, "size": 28, "kernel": 3, "stride": 1, "mode": "training"}
     for changes, worth in (({}, True), ({"batch": 4}, False), ({"inputs": 3}, False), ({"outputs": 24}, False)):
-        assert worth_measuring(Case(**(usual | changes), threads=1, form="winograd")) is worth
+        assert worth_measuring(Case(**(usual | changes), threads=1, form="winograd", padding=1)) is worth
 
 
 def test_the_form_is_recorded_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(64, 32, 32, 28, 3, 1, "training", 1, "winograd")
+    case = Case(64, 32, 32, 28, 3, 1, "training", 1, "winograd", padding=1)
     forms: dict[str, str] = {}
     monkeypatch.setattr(autotune, "form_is_faster", lambda case: True)
     with use_forms(forms):
         assert form_is_chosen(case)
-    assert list(forms.values()) == ["winograd"]
+        assert form_is_chosen(replace(case, padding=0))  # another convolution
+    assert list(forms.values()) == ["winograd"] * 2
     with use_forms(dict.fromkeys(forms, "pytorch")):
         assert not form_is_chosen(case)
 
 
 def test_both_forms_are_timed() -> None:
-    seconds = autotune.time_forms(Case(2, 16, 16, 8, 3, 1, "training", 1, "winograd"))
+    seconds = autotune.time_forms(Case(2, 16, 16, 8, 3, 1, "training", 1, "winograd", padding=1))
     assert set(seconds) == {"pytorch", "winograd"}
     assert min(seconds.values()) > 0

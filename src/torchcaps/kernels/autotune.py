@@ -27,7 +27,7 @@ from torchcaps.kernels.convolution import LARGEST_SIDE, spectral_convolution
 from torchcaps.kernels.winograd import LANES, winograd_convolution
 from torchcaps.progress import progress_bar
 
-VERSION = 5  # of the forms: increased when their speed changes, so that they are timed again
+VERSION = 6  # of the forms: increased when their speed changes, so that they are timed again
 ROUNDS = 3
 # Timed alone, with warm caches, our forms look slightly better than they are within a model.
 REQUIRED_RATIO = 0.85
@@ -40,7 +40,8 @@ class Case:
 
     Args:
         mode: "training", "attack" (image gradient) or "inference".
-        form: the alternative to PyTorch's: "spectral", without padding, or "winograd", with a padding of 1.
+        form: the alternative to PyTorch's: "spectral", without padding, or "winograd".
+        padding: of Winograd's form, 0 or 1.
     """
 
     batch: int
@@ -52,6 +53,7 @@ class Case:
     mode: str
     threads: int
     form: str = "spectral"
+    padding: int = 0
 
 
 def worth_measuring(case: Case) -> bool:
@@ -61,7 +63,7 @@ def worth_measuring(case: Case) -> bool:
     kernels of stride 1, many channels, and more than a few tiles of 4x4 pixels.
     """
     if case.form == "winograd":
-        tiles = case.batch * (-(-case.size // 4)) ** 2
+        tiles = case.batch * (-(-(case.size + 2 * case.padding - 2) // 4)) ** 2
         fits = not case.inputs % LANES and not case.outputs % LANES
         return case.kernel == 3 and case.stride == 1 and fits and tiles >= FEWEST_TILES
     side = -(-case.size // case.stride)
@@ -94,6 +96,8 @@ def form_is_chosen(case: Case) -> bool:
     # Without the number of threads, which may change when a run is resumed.
     layer = f"{case.inputs} to {case.outputs} channels, {case.size} pixels, {case.kernel}x{case.kernel}"
     name = f"{layer}, stride {case.stride}, batch {case.batch}, {case.mode}"
+    if case.form == "winograd" and not case.padding:
+        name += ", no padding"
     if name not in forms:
         forms[name] = case.form if form_is_faster(case) else "pytorch"
     return forms[name] == case.form
@@ -151,9 +155,9 @@ def time_forms(case: Case) -> dict[str, float]:
             if form == "spectral":
                 made = spectral_convolution(images, weight, case.stride)
             elif form == "winograd":
-                made = winograd_convolution(images, weight, None)
+                made = winograd_convolution(images, weight, None, case.padding)
             else:
-                made = F.conv2d(images, weight, stride=case.stride, padding=int(case.form == "winograd"))
+                made = F.conv2d(images, weight, stride=case.stride, padding=case.padding)
             if made.requires_grad:
                 made.backward(torch.ones_like(made))
         return clock() - began

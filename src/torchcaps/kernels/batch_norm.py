@@ -1,71 +1,82 @@
-r"""Batch normalization followed by ReLU on a CPU: two passes over the feature maps in each direction.
+r"""Batch normalization, an optional addition and ReLU on a CPU: two passes over the feature maps in each direction.
 
-.. math:: y = \max(0, (x - \mu) s + \beta), \quad s = \gamma / \sqrt{\sigma^2 + \epsilon}
+.. math:: y = \max(0, (x - \mu) s + \beta + z), \quad s = \gamma / \sqrt{\sigma^2 + \epsilon}
 
-PyTorch's need four passes forward and five backward, which in a small network take as long as its convolutions. The
-sign of y is computed again in the backward pass, so that only x is kept. The plain definition is ``F.relu`` of
-``nn.BatchNorm2d``; a test compares the two.
+PyTorch's need four passes forward and five backward, which in a small network take as long as its convolutions, and
+more with z, the shortcut around a residual block. The sign of y is computed again in the backward pass, so that only x
+and z are kept. The plain definition is ``F.relu(norm(x) + z)`` with ``nn.BatchNorm2d``; a test compares the two.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from torchcaps.kernels.dispatch import fused_is_chosen, on_threads, runs_compiled
+from torchcaps.kernels.dispatch import on_threads, runs_compiled, runs_fused
 
-LANES = 16  # channels that are computed at once
+LANES = 16  # numbers that are computed at once
 
 
-def batch_norm_relu(maps: Tensor, norm: nn.BatchNorm2d) -> Tensor:
-    """``norm(maps).relu()``, with the same effect on the running statistics: (B, C, H, W) to the same.
+def batch_norm_relu(maps: Tensor, norm: nn.BatchNorm2d, added: Tensor | None = None) -> Tensor:
+    """``(norm(maps) + added).relu()``, with the same effect on the running statistics: (B, C, H, W) to the same.
 
     >>> batch_norm_relu(torch.tensor([-1.0, 3.0]).view(2, 1, 1, 1), nn.BatchNorm2d(1)).flatten()
     tensor([0.0000, 1.0000], grad_fn=<ViewBackward0>)
     """
-    if not _applies(maps, norm):
-        return F.relu(norm(maps))
-    mean, variance = _batch_statistics(maps, norm) if norm.training else (norm.running_mean, norm.running_var)
-    settings = norm.training, norm.eps
-    result: Tensor = _BatchNormReLU.apply(maps, norm.weight, norm.bias, mean, variance, *settings)  # type: ignore[no-untyped-call]
+    fits = added is None or (added.shape == maps.shape and runs_compiled(added))
+    if not (fits and _applies(maps, norm)):
+        return F.relu(norm(maps) if added is None else norm(maps) + added)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    moments = _batch_moments(maps, norm) if norm.training else torch.stack([norm.running_mean, norm.running_var])
+    given = maps, norm.weight, norm.bias, added, moments, norm.training, norm.eps
+    result: Tensor = _BatchNormReLU.apply(*given)  # type: ignore[no-untyped-call]
     return result
 
 
-def _batch_statistics(maps: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each channel; they also update the running statistics, as in ``nn.BatchNorm2d``."""
-    from torchcaps.kernels.batch_norm_loops import image_moments
+def has_hooks(layer: nn.Module) -> bool:
+    """Whether something is to run before or after a layer, which must then be called by itself."""
+    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
+    return any(hooks)
+
+
+def _batch_moments(maps: Tensor, norm: nn.BatchNorm2d) -> Tensor:
+    """Mean and variance of each channel, (2, C); they also update the running statistics, as in ``nn.BatchNorm2d``."""
+    from torchcaps.kernels.batch_norm_loops import combine_moments, image_moments
 
     source = _lanes(maps)
-    parts = torch.empty(2, len(maps), *source.shape[2:])
-    means, squares = (each.numpy() for each in parts)
-    on_threads(lambda first, last: image_moments(source, means, squares, first, last), len(maps))
-    of_images, deviations = parts.flatten(2).double()  # (B, C)
-    mean = of_images.mean(0)
-    count = len(maps) * source.shape[1]
-    variance = deviations.sum(0) / count + (of_images - mean).square().mean(0)
+    means, deviations = (np.empty((len(maps), *source.shape[2:]), np.float32) for _ in range(2))
+    on_threads(lambda first, last: image_moments(source, means, deviations, first, last), len(maps))
+    moments = torch.empty(2, maps.shape[1])
+    combine_moments(means, deviations, source.shape[1], moments.numpy())
     assert norm.running_mean is not None
     assert norm.running_var is not None
     assert norm.num_batches_tracked is not None
     assert norm.momentum is not None
+    count = maps.numel() // maps.shape[1]
     with torch.no_grad():
         norm.num_batches_tracked += 1
-        norm.running_mean.lerp_(mean.float(), norm.momentum)
-        norm.running_var.lerp_((variance * count / (count - 1)).float(), norm.momentum)
-    return mean.float(), variance.float()
+        norm.running_mean.lerp_(moments[0], norm.momentum)
+        norm.running_var.lerp_(moments[1] * (count / (count - 1)), norm.momentum)
+    return moments
 
 
 def _applies(maps: Tensor, norm: nn.BatchNorm2d) -> bool:
-    """Whether the loops support this case: multiples of 16 channels, running statistics, float32 on a CPU."""
+    """Whether the loops support this case: whole lanes, running statistics, float32 on a CPU, no hooks."""
+    if has_hooks(norm):
+        return False
     # A subclass computes something else, such as statistics over several processes.
     if type(norm) is not nn.BatchNorm2d or not (norm.affine and norm.track_running_stats) or norm.momentum is None:
         return False
-    if not (fused_is_chosen() and runs_compiled(maps) and runs_compiled(norm.weight)):
+    if not runs_fused(maps, norm.weight):
         return False
-    usual = maps.ndim == 4 and maps.shape[1] == norm.num_features and norm.num_features % LANES == 0
-    return usual and maps.numel() > maps.shape[1] and not torch.is_autocast_enabled("cpu")
+    usual = maps.ndim == 4 and maps.shape[1] == norm.num_features and maps.numel() > norm.num_features
+    return usual and maps.shape[2:].numel() % _period(norm.num_features) == 0
 
 
 class _BatchNormReLU(torch.autograd.Function):
@@ -75,61 +86,76 @@ class _BatchNormReLU(torch.autograd.Function):
         maps: Tensor,
         weight: Tensor,
         bias: Tensor,
-        mean: Tensor,
-        variance: Tensor,
+        added: Tensor | None,
+        moments: Tensor,
         training: bool,
         epsilon: float,
     ) -> Tensor:
         from torchcaps.kernels.batch_norm_loops import normalize_and_rectify
 
-        inverse = (variance + epsilon).rsqrt()
         source = _lanes(maps)
         result = torch.empty(source.shape)
-        given = source, _channels(mean), _channels(weight * inverse), _channels(bias), result.numpy()
+        given = source, *_channels(source, moments, weight, bias, epsilon), _lanes_or_none(added), result.numpy()
         on_threads(lambda first, last: normalize_and_rectify(*given, first, last), len(maps))
-        ctx.save_for_backward(maps, weight, bias, mean.clone(), variance.clone())  # running statistics change
+        ctx.save_for_backward(maps, weight, bias, added, moments)
         ctx.settings = training, epsilon
         return _as_maps(result, maps)
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
-        from torchcaps.kernels.batch_norm_loops import image_gradient_sums, normalized_gradients
+        from torchcaps.kernels.batch_norm_loops import combine_gradients, image_gradient_sums, normalized_gradients
 
-        maps, weight, bias, mean, variance = ctx.saved_tensors
+        maps, weight, bias, added, moments = ctx.saved_tensors
         training, epsilon = ctx.settings
-        wanted = ctx.needs_input_grad[:3]
+        wanted = ctx.needs_input_grad[:4]
         if torch.is_grad_enabled():  # create_graph=True
-            known = (None, None) if training else (mean, variance)
+            known = (None, None) if training else moments.unbind()
             normal = F.batch_norm(maps, known[0], known[1], weight, bias, training, 0.0, epsilon)
-            inputs = [each for each, needed in zip((maps, weight, bias), wanted, strict=True) if needed]
-            again = iter(torch.autograd.grad(F.relu(normal), inputs, slopes, create_graph=True))
-            return *(next(again) if needed else None for needed in wanted), None, None, None, None
-        inverse = (variance + epsilon).rsqrt()
-        scale, (batch, channels) = weight * inverse, maps.shape[:2]
-        given = _lanes(maps), _lanes(slopes), _channels(mean), _channels(scale), _channels(bias)
-        parts = torch.zeros(2, batch, channels // LANES, LANES)
-        sums, products = (each.numpy() for each in parts)
-        if training or any(wanted[1:]):
+            rectified = F.relu(normal if added is None else normal + added)
+            inputs = [each for each, needed in zip((maps, weight, bias, added), wanted, strict=True) if needed]
+            again = iter(torch.autograd.grad(rectified, inputs, slopes, create_graph=True))
+            return *(next(again) if needed else None for needed in wanted), None, None, None
+        source, batch = _lanes(maps), len(maps)
+        channels = _channels(source, moments, weight, bias, epsilon)
+        given = source, _lanes(slopes), *channels, _lanes_or_none(added)
+        sums, products = (np.zeros((batch, *source.shape[2:]), np.float32) for _ in range(2))
+        if training or any(wanted[1:3]):
             on_threads(lambda first, last: image_gradient_sums(*given, sums, products, first, last), batch)
-        dbias, product = parts.flatten(2).sum(1, dtype=torch.float64).float()
-        dweight = product * inverse
-        share = channels / maps.numel() if training else 0.0  # running statistics do not depend on the maps
-        rest = _channels(share * scale * dbias), _channels(share * scale * inverse * dweight)
-        result = torch.empty(given[0].shape)
-        if wanted[0]:
-            on_threads(lambda first, last: normalized_gradients(*given, *rest, result.numpy(), first, last), batch)
-        found = _as_maps(result, maps), dweight, dbias
-        return *(each if needed else None for each, needed in zip(found, wanted, strict=True)), None, None, None, None
+        share = maps.shape[1] / maps.numel() if training else 0.0  # running statistics do not depend on the maps
+        dparameters, rest = torch.empty(2, maps.shape[1]), np.empty((2, *source.shape[2:]), np.float32)
+        numbers = moments.numpy(), weight.detach().numpy(), epsilon, share
+        combine_gradients(sums, products, *numbers, dparameters.numpy(), rest)
+        dmaps, dadded = torch.empty(source.shape), torch.empty(given[-1].shape)
+        if wanted[0] or wanted[3]:
+            results = *rest, dmaps.numpy(), dadded.numpy()
+            on_threads(lambda first, last: normalized_gradients(*given, *results, first, last), batch)
+        found = _as_maps(dmaps, maps), *dparameters.unbind(), None if added is None else _as_maps(dadded, maps)
+        return *(each if needed else None for each, needed in zip(found, wanted, strict=True)), None, None, None
+
+
+def _period(channels: int) -> int:
+    """Pixels after which channels and lanes begin together again: 1 for 16 and 32 channels, 8 for 10."""
+    return LANES // math.gcd(channels, LANES)
 
 
 def _lanes(maps: Tensor) -> Any:
-    """Maps (B, C, H, W) as an array (B, H*W, C/16, 16): a view if they are channels-last."""
+    """Maps (B, C, H, W) as an array (B, H*W/period, C*period/16, 16): a view if they are channels-last."""
     rows = maps.detach().permute(0, 2, 3, 1).contiguous()
-    return rows.view(len(maps), -1, maps.shape[1] // LANES, LANES).numpy()
+    return rows.view(len(maps), -1, maps.shape[1] * _period(maps.shape[1]) // LANES, LANES).numpy()
 
 
-def _channels(values: Tensor) -> Any:
-    return values.detach().contiguous().view(-1, LANES).numpy()
+def _lanes_or_none(maps: Tensor | None) -> Any:
+    """``_lanes``, or an array without images for None."""
+    return torch.empty(0, 0, 0, LANES).numpy() if maps is None else _lanes(maps)
+
+
+def _channels(lanes: Any, moments: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Any:
+    """Mean, scale and offset of each channel, as an array (3, C*period/16, 16)."""
+    from torchcaps.kernels.batch_norm_loops import spread_channels
+
+    result = np.empty((3, *lanes.shape[2:]), np.float32)
+    spread_channels(moments.numpy(), *(each.detach().contiguous().numpy() for each in (weight, bias)), epsilon, result)
+    return result
 
 
 def _as_maps(rows: Tensor, maps: Tensor) -> Tensor:

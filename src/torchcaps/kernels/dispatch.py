@@ -40,6 +40,11 @@ def runs_compiled(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not torch.compiler.is_compiling()
 
 
+def runs_fused(*tensors: Tensor) -> bool:
+    """Whether the CPU's kernels are to be used for all these tensors: they support them, and nothing forbids it."""
+    return fused_is_chosen() and all(map(runs_compiled, tensors)) and not torch.is_autocast_enabled("cpu")
+
+
 def runs_on_triton(*tensors: Tensor) -> bool:
     """Whether Triton's kernels may run: they are not disabled, Triton is installed, and it supports the tensors' GPU.
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.functional import VoteFactors
 from torchcaps.kernels.dispatch import fused_is_chosen, kernel_choice, on_threads, runs_compiled, runs_on_triton
+from torchcaps.kernels.vote_factors import VoteFactors
 
 Nonlinearity = Callable[[Tensor], Tensor]
 Plain = Callable[[Tensor, Tensor], Tensor]

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.functional import VoteFactors
 from torchcaps.kernels.dispatch import fused_is_chosen, on_threads, runs_compiled, runs_on_triton
+from torchcaps.kernels.vote_factors import VoteFactors
 from torchcaps.progress import progress_bar
 
 LANES = 16  # cells that the loops compute at a time, as in ``simd``, which imports numba

@@ -206,6 +206,33 @@ def exponent_of(typing: Any, value: Any) -> Any:
     return signature(vector, vector), emit
 
 
+def rearranged(order: list[int]) -> Any:
+    """A function that returns a vector whose lane n is lane order[n] of the given one."""
+
+    def rearrange(typing: Any, value: Any) -> Any:
+        def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+            places = ir.Constant(_INTEGERS, order)
+            return builder.shuffle_vector(values[0], ir.Constant(FLOATS, ir.Undefined), places)
+
+        return signature(vector, vector), emit
+
+    return emitted(rearrange)
+
+
+@emitted
+def lane_sum(typing: Any, value: Any) -> Any:
+    """The sum of all lanes, a number."""
+
+    def emit(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        (total,) = values
+        for step in (8, 4, 2, 1):
+            partner = ir.Constant(_INTEGERS, [lane ^ step for lane in range(LANES)])
+            total = builder.fadd(total, builder.shuffle_vector(total, ir.Constant(FLOATS, ir.Undefined), partner))
+        return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+
+    return signature(types.float32, vector), emit
+
+
 @emitted
 def sum_lanes(typing: Any, vectors: Any) -> Any:
     """Sum the lanes of each of a tuple of 16 vectors; the sums are the lanes of the result."""

@@ -18,10 +18,10 @@ from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 from triton import cdiv, next_power_of_2
 
-from torchcaps.functional import VoteFactors
 from torchcaps.kernels import triton_em_kernels as kernels
 from torchcaps.kernels.em import Pair, Schedule, plain_em_gradient
 from torchcaps.kernels.triton_support import kernels_agree, split_loop
+from torchcaps.kernels.vote_factors import VoteFactors
 
 TILE = 1024  # numbers in a tile of votes, if one slot has no more
 LARGEST_TILE = 16384

@@ -30,59 +30,62 @@ _G = torch.cat([torch.tensor([[1.0, 0.0, 0.0]]), _NEAR / -1.5, _FAR / 6, torch.t
 _TRANSFORM = torch.kron(_G, _G)  # (36, 9): both sides of a kernel at once
 
 
-def winograd_convolution(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Convolution with stride 1 and padding 1: (B, C, H, W), (C', C, 3, 3) to (B, C', H, W), channels last.
+def winograd_convolution(maps: Tensor, weight: Tensor, bias: Tensor | None, padding: int = 1) -> Tensor:
+    """Convolution with stride 1: (B, C, H, W), (C', C, 3, 3) to (B, C', H', W'), H' = H + 2 padding - 2; channels last.
 
-    C and C' must be multiples of 16.
+    C and C' must be multiples of 16, and the padding 0, 1 or 2.
     """
-    result: Tensor = _Winograd.apply(maps, weight, bias)  # type: ignore[no-untyped-call]
+    result: Tensor = _Winograd.apply(maps, weight, bias, padding)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Winograd(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor | None, padding: int) -> Tensor:
         ctx.save_for_backward(maps, weight, bias)
-        return _convolve(maps, weight.detach(), bias)
+        ctx.padding = padding
+        return _convolve(maps, weight.detach(), bias, padding)
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
         maps, weight, bias = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
+        wanted, padding = ctx.needs_input_grad[:3], ctx.padding
         if torch.is_grad_enabled():  # create_graph=True
             inputs = [each for each, needed in zip((maps, weight, bias), wanted, strict=True) if needed]
-            found = iter(torch.autograd.grad(F.conv2d(maps, weight, bias, 1, 1), inputs, slopes, create_graph=True))
-            return tuple(next(found) if needed else None for needed in wanted)
-        dmaps = _convolve(slopes, weight.flip(2, 3).transpose(0, 1), None) if wanted[0] else None
-        dweight = _weight_gradient(maps, slopes) if wanted[1] else None
-        return dmaps, dweight, slopes.sum((0, 2, 3)) if wanted[2] else None
+            plain = F.conv2d(maps, weight, bias, 1, padding)
+            found = iter(torch.autograd.grad(plain, inputs, slopes, create_graph=True))
+            return *(next(found) if needed else None for needed in wanted), None
+        dmaps = _convolve(slopes, weight.flip(2, 3).transpose(0, 1), None, 2 - padding) if wanted[0] else None
+        dweight = _weight_gradient(maps, slopes, padding) if wanted[1] else None
+        return dmaps, dweight, slopes.sum((0, 2, 3)) if wanted[2] else None, None
 
 
-def _convolve(maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _convolve(maps: Tensor, weight: Tensor, bias: Tensor | None, padding: int) -> Tensor:
     from torchcaps.kernels.winograd_loops import convolve
 
     taps = weight.permute(2, 3, 1, 0).reshape(9, -1)  # (9, C * C')
     kernels = (_TRANSFORM @ taps).view(len(_TRANSFORM), maps.shape[1], -1).numpy()  # (36, C, C')
     offset = weight.new_zeros(len(weight)) if bias is None else bias.detach()
     source, added = _lanes(maps), offset.contiguous().view(-1, LANES).numpy()
-    result = maps.new_empty(*source.shape[:3], len(added), LANES)
+    height, width = (side + 2 * padding - 2 for side in maps.shape[2:])
+    result = maps.new_empty(len(maps), height, width, len(added), LANES)
     target = result.numpy()
 
     def some_images(first: int, last: int) -> None:
-        convolve(source, kernels, added, target, *_buffers(source, len(added)), first, last)
+        convolve(source, padding, kernels, added, target, *_buffers(source, target), first, last)
 
     on_threads(some_images, len(maps))
     return result.flatten(3).permute(0, 3, 1, 2)
 
 
-def _weight_gradient(maps: Tensor, slopes: Tensor) -> Tensor:
+def _weight_gradient(maps: Tensor, slopes: Tensor, padding: int) -> Tensor:
     from torchcaps.kernels.winograd_loops import add_kernel_gradients
 
     source, gradient = _lanes(maps), _lanes(slopes)
 
     def some_images(first: int, last: int) -> Tensor:
         result = maps.new_zeros(len(_TRANSFORM), maps.shape[1], slopes.shape[1])
-        add_kernel_gradients(source, gradient, result.numpy(), *_buffers(source, gradient.shape[3]), first, last)
+        add_kernel_gradients(source, padding, gradient, result.numpy(), *_buffers(source, gradient), first, last)
         return result
 
     total = torch.stack(on_threads(some_images, len(maps))).sum(0)  # (36, C, C')
@@ -95,11 +98,11 @@ def _lanes(maps: Tensor) -> Any:
     return maps.detach().permute(0, 2, 3, 1).contiguous().unflatten(3, (-1, LANES)).numpy()
 
 
-def _buffers(maps: Any, outputs: int) -> tuple[Any, ...]:
+def _buffers(maps: Any, result: Any) -> tuple[Any, ...]:
     """Memory for half a transform, for a padded image, and for the tiles before and after the product."""
     from torchcaps.kernels.winograd_loops import POINTS, TILES
 
-    height, width, inputs = maps.shape[1:4]
+    (height, width, outputs), inputs = result.shape[1:4], maps.shape[3]
     # One row more than tiles: at a distance of a power of two, the numbers of a tile would share cache sets.
     shapes = (
         (6, 6),

@@ -44,12 +44,12 @@ def slope_points(y0, y1, y2, y3):
 
 
 @inner
-def copy_padded(maps, image, padded):
-    """Copy an image to the middle of an array whose border is zero."""
+def copy_padded(maps, image, padding, padded):
+    """Copy an image into an array whose border is zero."""
     for y in range(maps.shape[1]):
         for x in range(maps.shape[2]):
             for q in range(maps.shape[3]):
-                vstore(padded, (y + 1, x + 1, q), vload(maps, (image, y, x, q)))
+                vstore(padded, (y + padding, x + padding, q), vload(maps, (image, y, x, q)))
 
 
 @inner
@@ -160,13 +160,13 @@ def restore_pixels(products, tile, half, result, image, y, x, bias):
 
 
 @compiled
-def convolve(maps, kernels, bias, result, half, padded, values, products, first, last):
+def convolve(maps, padding, kernels, bias, result, half, padded, values, products, first, last):
     """Convolve images: kernels (36, C, C'), bias (C'/16, 16).
 
     ``half``, ``padded``, ``values`` (36, TILES + 1, C/16, 16) and ``products`` (36, TILES + 1, C'/16, 16) are buffers.
     """
-    across = (maps.shape[2] + 3) // 4
-    count = across * ((maps.shape[1] + 3) // 4)  # tiles of an image
+    across = (result.shape[2] + 3) // 4
+    count = across * ((result.shape[1] + 3) // 4)  # tiles of an image
     rows = values.shape[1]
     left, sums = values.reshape((POINTS, rows, kernels.shape[1])), products.reshape((POINTS, rows, kernels.shape[2]))
     total, current = (last - first) * count, -1
@@ -175,7 +175,7 @@ def convolve(maps, kernels, bias, result, half, padded, values, products, first,
         for t in range(start, stop):
             image, place = first + t // count, t % count
             if image != current:
-                copy_padded(maps, image, padded)
+                copy_padded(maps, image, padding, padded)
                 current = image
             transform_pixels(padded, 4 * (place // across), 4 * (place % across), half, values, t - start)
         for n in range(POINTS):
@@ -210,14 +210,14 @@ def transform_slopes(slopes, image, y, x, half, values, tile):
 
 
 @compiled
-def add_kernel_gradients(maps, slopes, result, half, padded, values, gradients, first, last):
+def add_kernel_gradients(maps, padding, slopes, result, half, padded, values, gradients, first, last):
     """Add the gradients of the transformed kernels to ``result`` (36, C, C').
 
     ``half``, ``padded``, ``values`` (36, TILES + 1, C/16, 16) and ``gradients`` (36, TILES + 1, C'/16, 16) are buffers.
     """
     inputs, outputs, rows = result.shape[1], result.shape[2], values.shape[1]
-    across = (maps.shape[2] + 3) // 4
-    count = across * ((maps.shape[1] + 3) // 4)
+    across = (slopes.shape[2] + 3) // 4
+    count = across * ((slopes.shape[1] + 3) // 4)
     left, right = values.reshape((POINTS, rows, inputs)), gradients.reshape((POINTS, rows, outputs))
     total, current = (last - first) * count, -1
     for start in range(0, total, TILES):
@@ -226,7 +226,7 @@ def add_kernel_gradients(maps, slopes, result, half, padded, values, gradients, 
             image, place = first + t // count, t % count
             y, x = 4 * (place // across), 4 * (place % across)
             if image != current:
-                copy_padded(maps, image, padded)
+                copy_padded(maps, image, padding, padded)
                 current = image
             transform_pixels(padded, y, x, half, values, t - start)
             transform_slopes(slopes, image, y, x, half, gradients, t - start)

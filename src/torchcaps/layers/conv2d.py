@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.kernels.autotune import Case, form_is_chosen, worth_measuring
-from torchcaps.kernels.batch_norm import batch_norm_relu
+from torchcaps.kernels.batch_norm import batch_norm_relu, has_hooks
 from torchcaps.kernels.convolution import spectral_convolution
-from torchcaps.kernels.dispatch import fused_is_chosen, kernel_choice, runs_compiled
+from torchcaps.kernels.dispatch import kernel_choice, runs_fused
 from torchcaps.kernels.winograd import winograd_convolution
 
 
 class Conv2d(nn.Conv2d):
     """``torch.nn.Conv2d`` with the same weights and the same results, faster for many layers on small maps.
 
-    Wide kernels without padding can use a Fourier transform, and 3x3 kernels with stride 1 and padding 1 Winograd's
-    algorithm. The form is autotuned once for each layer and batch size, see ``torchcaps doctor``;
+    Wide kernels without padding can use a Fourier transform, and 3x3 kernels with stride 1 and a padding of 0 or 1
+    Winograd's algorithm. The form is autotuned once for each layer and batch size, see ``torchcaps doctor``;
     ``TORCHCAPS_KERNELS=plain`` always uses PyTorch's.
 
     >>> Conv2d(1, 4, 9)(torch.zeros(2, 1, 28, 28)).shape
@@ -28,7 +28,7 @@ class Conv2d(nn.Conv2d):
     def forward(self, images: Tensor) -> Tensor:
         form = self._form(images)
         if form == "winograd":
-            return winograd_convolution(images, self.weight, self.bias)
+            return winograd_convolution(images, self.weight, self.bias, int(self.padding[0]))
         if form == "spectral":
             maps = spectral_convolution(images, self.weight, self.stride[0])
             return maps if self.bias is None else maps + self.bias.view(-1, 1, 1)
@@ -36,11 +36,10 @@ class Conv2d(nn.Conv2d):
 
     def _form(self, images: Tensor) -> str:
         asked = kernel_choice()
-        if not fused_is_chosen() or torch.is_autocast_enabled("cpu"):
+        if not runs_fused(images, self.weight):
             return "pytorch"
-        if not (runs_compiled(images) and runs_compiled(self.weight)):
-            return "pytorch"
-        padded = self.padding == (1, 1) and self.kernel_size == (3, 3) and self.padding_mode == "zeros"
+        small = self.kernel_size == (3, 3)
+        padded = self.padding == (1, 1) and small and self.padding_mode == "zeros"
         usual = self.groups == 1 and self.dilation == (1, 1) and (self.padding == (0, 0) or padded)
         square = self.kernel_size[0] == self.kernel_size[1] and self.stride[0] == self.stride[1]
         if not (usual and square and images.ndim == 4 and images.shape[2] == images.shape[3] >= self.kernel_size[0]):
@@ -57,7 +56,8 @@ class Conv2d(nn.Conv2d):
             stride=self.stride[0],
             mode="training" if learns else "attack" if attacked else "inference",
             threads=torch.get_num_threads(),
-            form="winograd" if padded else "spectral",
+            form="winograd" if small else "spectral",
+            padding=int(padded),
         )
         return case.form if worth_measuring(case) and (asked == "fast" or form_is_chosen(case)) else "pytorch"
 
@@ -76,15 +76,10 @@ class Sequential(nn.Sequential):
         done = False  # whether the layer before computed this ReLU
         for layer, following in pairwise(layers):
             together = isinstance(layer, nn.BatchNorm2d) and type(following) is nn.ReLU
-            together = together and not (_has_hooks(layer) or _has_hooks(following))
+            together = together and not (has_hooks(layer) or has_hooks(following))
             if together:
                 values = batch_norm_relu(values, layer)
             elif not done:
                 values = layer(values)
             done = together
         return values
-
-
-def _has_hooks(layer: nn.Module) -> bool:
-    hooks = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
-    return any(hooks)

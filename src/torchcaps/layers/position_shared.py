@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.functional import VoteFactors
+from torchcaps.kernels.vote_factors import VoteFactors
 from torchcaps.layers.transform import Capsules, PoseShape, Transform, matrix_votes, matrix_weight, weight_by_parent
 from torchcaps.routing.base import LayerShape
 

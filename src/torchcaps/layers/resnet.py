@@ -43,13 +43,16 @@ class BasicBlock(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         maps: Tensor = batch_norm_relu(self.first(features), self.first_norm)
-        maps = self.second_norm(self.second(maps))
+        return batch_norm_relu(self.second(maps), self.second_norm, self._keep(features))
+
+    def _keep(self, features: Tensor) -> Tensor:
         if self.shortcut is not None:
             kept: Tensor = self.shortcut(features)
-        else:
-            before = self.added // 2
-            kept = F.pad(features[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.added - before))
-        return (maps + kept).relu()
+            return kept
+        if self.stride == 1 and not self.added:
+            return features  # F.pad would copy them
+        before = self.added // 2
+        return F.pad(features[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.added - before))
 
 
 class ResNet(Sequential):

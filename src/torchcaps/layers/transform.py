@@ -8,13 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.functional import VoteFactors
+from torchcaps.kernels.matrix_votes import fused_votes, fused_votes_apply
+from torchcaps.kernels.vote_factors import VoteFactors
 from torchcaps.registry import Registry
 from torchcaps.routing.base import LayerShape
 
@@ -203,6 +205,15 @@ def weight_by_parent(weight: Tensor, parents: int) -> Tensor:
 
 def matrix_votes(pose: Tensor, weight: Tensor, child_pose: PoseShape, parent_pose: PoseShape, multiply: str) -> Tensor:
     """Compute votes V = M W, or V = W M. Shapes: pose (B, P, I, p*q) and the weight above to (B, P, I, J, p'*q')."""
+    if multiply == "right" and tuple(child_pose) == tuple(parent_pose) == (4, 4) and fused_votes_apply(pose, weight):
+        return fused_votes(pose, weight, partial(plain_matrix_votes, child_pose=(4, 4), parent_pose=(4, 4)))
+    return plain_matrix_votes(pose, weight, child_pose, parent_pose, multiply)
+
+
+def plain_matrix_votes(
+    pose: Tensor, weight: Tensor, child_pose: PoseShape, parent_pose: PoseShape, multiply: str = "right"
+) -> Tensor:
+    """:func:`matrix_votes` in PyTorch."""
     batch, positions, slots = pose.shape[:3]
     matrices = pose.unflatten(3, child_pose)  # (B, P, I, p, q)
     if multiply == "left":

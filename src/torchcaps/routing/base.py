@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, wrong_settings
-from torchcaps.functional import HALF_PRECISION, VoteFactors, squash
+from torchcaps.functional import HALF_PRECISION, squash
+from torchcaps.kernels.vote_factors import VoteFactors
 from torchcaps.registry import Registry
 
 Nonlinearity = Callable[[Tensor], Tensor]

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.functional import VoteFactors, agreement, softmax_over_parents, weighted_votes
+from torchcaps.functional import agreement, softmax_over_parents, weighted_votes
 from torchcaps.kernels.dynamic import fused_dynamic_applies, fused_dynamic_routing
+from torchcaps.kernels.vote_factors import VoteFactors
 from torchcaps.routing.base import (
     IterativeRouting,
     LayerShape,

@@ -40,8 +40,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.functional import VoteFactors, softmax_over_parents
+from torchcaps.functional import clamp_votes, softmax_over_parents
 from torchcaps.kernels.em import Schedule, fused_em, fused_em_applies
+from torchcaps.kernels.vote_factors import VoteFactors
 from torchcaps.routing.base import (
     IterativeRouting,
     LayerShape,
@@ -129,7 +130,7 @@ class EMRouting(IterativeRouting):
     ) -> Routed:
         if activation is None:
             raise TorchcapsError("EM routing needs the children's activations (B, P, I), got none")
-        votes = votes.clamp(-LARGEST_VOTE, LARGEST_VOTE)
+        votes = clamp_votes(votes, LARGEST_VOTE)
         if previous is None:
             assignment = softmax_over_parents(votes.new_zeros(votes.shape[:4]), child_index)  # R: 1 / number of parents
         else:

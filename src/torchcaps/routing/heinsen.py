@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.functional import softmax_over_parents, weighted_votes
+from torchcaps.functional import clamp_votes, softmax_over_parents, squared_distance, weighted_squares, weighted_votes
 from torchcaps.routing.base import (
     IterativeRouting,
     LayerShape,
@@ -77,13 +77,12 @@ class HeinsenRouting(IterativeRouting):
     ) -> Routed:
         if activation is None:
             raise TorchcapsError("Heinsen routing needs the children's activations (B, P, I), got none")
-        votes = votes.clamp(-LARGEST_VOTE, LARGEST_VOTE)
+        votes = clamp_votes(votes, LARGEST_VOTE)
         if previous is None:
             logits = votes.new_zeros(votes.shape[:4])
         else:
             log_activation, variance = previous.state
-            squares = (votes - previous.pose.unsqueeze(2)).square()  # (B, P, I, J, D)
-            distance = 0.5 * (squares / variance.unsqueeze(2)).sum(4)  # (B, P, I, J)
+            distance = 0.5 * squared_distance(votes, previous.pose, 1 / variance)  # (B, P, I, J)
             # The factor of 2 pi is the same for all parents and cancels.
             logits = (log_activation - 0.5 * variance.log().sum(3)).unsqueeze(2) - distance
         assignment = softmax_over_parents(logits, child_index)  # R
@@ -93,7 +92,7 @@ class HeinsenRouting(IterativeRouting):
         logit = (benefit * used).sum(2) - (cost * (active - used)).sum(2)  # (B, P, J)
         share = (used + TINY_MASS / votes.shape[2]) / (used.sum(2, keepdim=True) + TINY_MASS)
         mean = weighted_votes(share, votes)  # (B, P, J, D)
-        variance = weighted_votes(share, (votes - mean.unsqueeze(2)).square()) + self.variance_floor
+        variance = weighted_squares(share, votes, mean) + self.variance_floor
         return Routed(mean, logit.sigmoid(), [assignment], (F.logsigmoid(logit), variance))
 
     def extra_repr(self) -> str:

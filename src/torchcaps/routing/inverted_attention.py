@@ -17,7 +17,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.functional import agreement, weighted_votes
+from torchcaps.functional import agreement, clamp_votes, weighted_votes
 from torchcaps.routing.base import (
     IterativeRouting,
     LayerShape,
@@ -55,7 +55,7 @@ class InvertedAttentionRouting(IterativeRouting):
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
     ) -> Routed:
-        votes = votes.clamp(-LARGEST_VOTE, LARGEST_VOTE)
+        votes = clamp_votes(votes, LARGEST_VOTE)
         if previous is None:
             couplings = votes.new_full((), 1 / votes.shape[3]).expand(votes.shape[:4])
         else:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from torchcaps.functional import VoteFactors, softmax_over_parents, weighted_votes
+from torchcaps.functional import softmax_over_parents, weighted_votes
+from torchcaps.kernels.vote_factors import VoteFactors
 from torchcaps.routing.base import Nonlinearity, Routed, Routing, RoutingRecord, routings
 
 

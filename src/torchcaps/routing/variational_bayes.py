@@ -29,7 +29,14 @@ import torch
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.functional import digamma, softmax_over_parents, weighted_votes
+from torchcaps.functional import (
+    clamp_votes,
+    digamma,
+    softmax_over_parents,
+    squared_distance,
+    weighted_squares,
+    weighted_votes,
+)
 from torchcaps.routing.base import (
     IterativeRouting,
     LayerShape,
@@ -86,19 +93,19 @@ class VariationalBayesRouting(IterativeRouting):
     ) -> Routed:
         if activation is None:
             raise TorchcapsError("variational Bayes routing needs the children's activations (B, P, I), got none")
-        votes = votes.clamp(-LARGEST_VOTE, LARGEST_VOTE)
+        votes = clamp_votes(votes, LARGEST_VOTE)
         if previous is None:
             logits = votes.new_zeros(votes.shape[:4])
         else:
             offset, precision = previous.state
-            distance = self._distance(votes - previous.pose.unsqueeze(2), precision)
+            distance = self._distance(votes, previous.pose, precision)
             logits = offset.unsqueeze(2) - 0.5 * distance  # (B, P, I, J)
         assignment = softmax_over_parents(logits, child_index)
         weighted = assignment * activation.unsqueeze(3)  # r (B, P, I, J)
         mass, size = weighted.sum(2), votes.shape[4]  # N (B, P, J)
         alpha, kappa, nu = ALPHA + mass, KAPPA + mass, size + 1 + mass
         mean = weighted_votes(weighted, votes) / kappa.unsqueeze(3)  # m (B, P, J, D)
-        precision, log_determinant = self._precision(votes - mean.unsqueeze(2), weighted, mean)
+        precision, log_determinant = self._precision(votes, weighted, mean)
         log_share = digamma(alpha) - digamma(alpha.sum(2, keepdim=True))
         halves = 0.5 * (nu.unsqueeze(3) - torch.arange(size, device=votes.device))  # (B, P, J, D)
         log_precision = digamma(halves).sum(3) + size * math.log(2) + log_determinant
@@ -108,11 +115,12 @@ class VariationalBayesRouting(IterativeRouting):
         scale = nu.view(*nu.shape, *[1] * (precision.ndim - nu.ndim))
         return Routed(mean, active, [assignment], (offset, scale * precision))
 
-    def _precision(self, deviation: Tensor, weighted: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    def _precision(self, votes: Tensor, weighted: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
         """Return Psi, (B, P, J, D) if diagonal, otherwise (B, P, J, D, D), and the logarithm of its determinant."""
         if self.covariance == "diagonal":
-            inverse = 1 + weighted_votes(weighted, deviation.square()) + KAPPA * mean.square()
+            inverse = 1 + weighted_squares(weighted, votes, mean) + KAPPA * mean.square()
             return 1 / inverse, -inverse.log().sum(3)
+        deviation = votes - mean.unsqueeze(2)
         inverse = torch.einsum("bpij,bpijd,bpije->bpjde", weighted, deviation, deviation)
         inverse = inverse + KAPPA * mean.unsqueeze(4) * mean.unsqueeze(3)
         # A multiple of the rounding error, so that the matrix of huge votes is positive definite too.
@@ -121,10 +129,11 @@ class VariationalBayesRouting(IterativeRouting):
         factor = torch.linalg.cholesky(inverse)
         return torch.cholesky_inverse(factor), -2 * factor.diagonal(dim1=3, dim2=4).log().sum(3)
 
-    def _distance(self, deviation: Tensor, precision: Tensor) -> Tensor:
+    def _distance(self, votes: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
         """Squared distance of each vote from the mean, in units of the precision: (B, P, I, J)."""
         if self.covariance == "diagonal":
-            return torch.einsum("bpijd,bpjd->bpij", deviation.square(), precision)
+            return squared_distance(votes, mean, precision)
+        deviation = votes - mean.unsqueeze(2)
         return torch.einsum("bpijd,bpjde,bpije->bpij", deviation, precision, deviation)
 
     def _normalize(self, score: Tensor) -> Tensor:
