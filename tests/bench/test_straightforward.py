@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from torchcaps.bench.straightforward import BroadcastTransform, WideDynamicRouting, WideEMRouting
+from torchcaps.bench.straightforward import BroadcastTransform
+from torchcaps.bench.straightforward_routings import (
+    WideDynamicRouting,
+    WideEMRouting,
+    WideInvertedAttentionRouting,
+    WideSelfAttentionRouting,
+    WideSelfRouting,
+    WideVariationalBayesRouting,
+)
 from torchcaps.bench.workload import NetSpec, Workload
 from torchcaps.layers import CapsuleLayer
 
@@ -22,6 +30,10 @@ NETS = {
     "matrix-capsnet": NetSpec("matrix-capsnet", batch=3, classes=5, options=MATRIX),
     "vector poses": NetSpec("matrix-capsnet", batch=3, options={**MATRIX, "pose": "vector"}),
     "dynamic, windows": NetSpec("matrix-capsnet", batch=3, options={**MATRIX, "routing": "dynamic"}),
+    "vb-capsnet": NetSpec("vb-capsnet-tiny", batch=8, channels=2, classes=5, options={"filters": 4, "types": (3,)}),
+    "inverted-capsnet": NetSpec("inverted-capsnet-560k", batch=2, options={"widths": (4, 8), "types": (2, 2, 2)}),
+    "sr-capsnet": NetSpec("sr-capsnet", batch=3, options={"width": 2, "types": 2}),
+    "efficient-capsnet": NetSpec("efficient-capsnet", batch=3, options={"filters": (4, 4, 4), "types": 2}),
     "ar-capsnet": NetSpec("ar-capsnet", batch=3, options={"filters": 4, "types": 2, "capsule_size": 6, "dropout": 0.0}),
 }
 
@@ -40,7 +52,17 @@ def test_same_answer_and_gradient_as_the_model(net: NetSpec) -> None:
         torch.testing.assert_close(other.grad, mine.grad, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("name", "routing"), [("capsnet", WideDynamicRouting), ("matrix-capsnet", WideEMRouting)])
+@pytest.mark.parametrize(
+    ("name", "routing"),
+    [
+        ("capsnet", WideDynamicRouting),
+        ("matrix-capsnet", WideEMRouting),
+        ("vb-capsnet", WideVariationalBayesRouting),
+        ("inverted-capsnet", WideInvertedAttentionRouting),
+        ("sr-capsnet", WideSelfRouting),
+        ("efficient-capsnet", WideSelfAttentionRouting),
+    ],
+)
 def test_every_layer_is_written_out(name: str, routing: Any) -> None:
     layers = [
         part for part in Workload(NETS[name], "straightforward").model.modules() if isinstance(part, CapsuleLayer)

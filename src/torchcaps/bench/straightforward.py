@@ -1,19 +1,17 @@
 """Capsule layers as most public implementations write them: a baseline that is correct and uses much memory.
 
-W is repeated for every image and multiplied by broadcasting, routing logits have the size of the votes, EM keeps
-temporaries of that size, and the convolution for each pair of capsule types is a Python loop. Weights are those of the
-given layer; a test compares outputs and gradients.
+W is repeated for every image and multiplied by broadcasting, and the convolution for each pair of capsule types is a
+Python loop; ``straightforward_routings`` has the routings. Weights are those of the given layer; a test compares
+outputs and gradients.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.functional import softmax_over_parents
+from torchcaps.bench.straightforward_routings import STRAIGHTFORWARD
 from torchcaps.layers import (
     CapsuleLayer,
     Capsules,
@@ -26,10 +24,6 @@ from torchcaps.layers import (
     Transform,
 )
 from torchcaps.models import Model
-from torchcaps.routing import Routed, Routing
-from torchcaps.routing.base import Nonlinearity
-from torchcaps.routing.dynamic import DynamicRouting
-from torchcaps.routing.em import EMRouting
 
 
 def use_straightforward_layers(model: Model) -> None:
@@ -37,10 +31,9 @@ def use_straightforward_layers(model: Model) -> None:
     for layer in model.modules():
         if isinstance(layer, CapsuleLayer):
             layer.transform = BroadcastTransform(layer.transform)
-            if isinstance(layer.routing, DynamicRouting):
-                layer.routing = WideDynamicRouting(layer.routing)
-            elif isinstance(layer.routing, EMRouting) and layer.routing.activation == "mdl":
-                layer.routing = WideEMRouting(layer.routing)
+            for routing, form in STRAIGHTFORWARD.items():
+                if type(layer.routing) is routing and form.applies(layer.routing):
+                    layer.routing = form(layer.routing)
 
 
 class BroadcastTransform(Transform):
@@ -97,66 +90,3 @@ def looped_votes(transform: ChannelConvTransform, capsules: Capsules) -> Tensor:
             place = weights[child, parent], biases[child, parent], transform.stride, transform.padding
             votes.append(F.conv2d(maps, *place).flatten(2).transpose(1, 2))  # (B, P, D)
     return torch.stack(votes, 2).view(len(capsules.pose), -1, types, parents, size)
-
-
-class WideDynamicRouting(Routing):
-    """Dynamic routing whose logits are repeated for every pose dimension."""
-
-    def __init__(self, routing: DynamicRouting) -> None:
-        super().__init__(routing.shape)
-        self.iterations = routing.iterations
-
-    def forward(
-        self,
-        votes: Tensor,
-        activation: Tensor | None,
-        *,
-        child_index: Tensor | None,
-        nonlinearity: Nonlinearity,
-    ) -> Routed:
-        logits = torch.zeros_like(votes)  # (B, P, I, J, D)
-        for iteration in range(self.iterations):
-            if child_index is None:
-                couplings = logits.softmax(3)
-            else:
-                each = [softmax_over_parents(part, child_index) for part in logits.unbind(4)]
-                couplings = torch.stack(each, 4)
-            pose = (couplings * votes).sum(2, keepdim=True)  # (B, P, 1, J, D)
-            if iteration < self.iterations - 1:
-                logits = logits + (votes * nonlinearity(pose)).sum(4, keepdim=True)
-        return Routed(pose.squeeze(2))
-
-
-class WideEMRouting(Routing):
-    """EM routing that computes densities elementwise, for all votes at once."""
-
-    needs_activation = True
-
-    def __init__(self, routing: EMRouting) -> None:
-        super().__init__(routing.shape)
-        self.inner = routing
-
-    def forward(
-        self,
-        votes: Tensor,
-        activation: Tensor | None,
-        *,
-        child_index: Tensor | None,
-        nonlinearity: Nonlinearity,
-    ) -> Routed:
-        assert activation is not None  # checked by the base class
-        inner, size = self.inner, votes.shape[4]
-        assignment = softmax_over_parents(torch.zeros_like(votes[..., 0]), child_index)
-        for iteration in range(inner.iterations):
-            weights = (assignment * activation.unsqueeze(3)).unsqueeze(4).repeat(1, 1, 1, 1, size)  # as wide as votes
-            mass = weights.sum(2, keepdim=True)  # (B, P, 1, J, D)
-            weights = (weights + inner.mass_floor / votes.shape[2]) / (mass + inner.mass_floor)
-            mean = (weights * votes).sum(2, keepdim=True)
-            variance = (weights * (votes - mean) ** 2).sum(2, keepdim=True) + inner.variance_floor
-            cost = (inner.beta_u.view(-1, 1) + variance.sqrt().log()) * mass / inner.expected_mass
-            active = torch.sigmoid(inner.temperatures[iteration] * (inner.beta_a - cost.sum(4)))  # (B, P, 1, J)
-            if iteration < inner.iterations - 1:
-                density = -((votes - mean) ** 2) / (2 * variance) - variance.sqrt().log() - 0.5 * math.log(2 * math.pi)
-                joint = density.sum(4) + (active + 1e-30).log()  # (B, P, I, J)
-                assignment = softmax_over_parents(joint, child_index)
-        return Routed(mean.squeeze(2), active.squeeze(2))
