@@ -92,6 +92,12 @@ def rms(
     return chosen | {"options": chosen["options"] | {"normalization": "rms"} | options}
 
 
+def pooling(weight_decay: float = 0.0, epochs: int = 6, rate: float = 0.003) -> dict[str, Any]:
+    """Train hahn2019's network for novel sides, with average pooling."""
+    chosen = {"model": "resnet20", "options": {"trunk": "convnet7", "head": "average"}} | toys(64, epochs) | peak(rate)
+    return chosen | {"optimizer": "adamw", "weight_decay": weight_decay}
+
+
 TRIALS: dict[str, Trial] = {
     "2 iterations, random start": Trial(em(start="random", clip=None)),
     "2 iterations, identity": Trial(em(clip=None)),
@@ -196,6 +202,12 @@ TRIALS: dict[str, Trial] = {
     "toys, plain CNN, 3 epochs": Trial(
         {"model": "cnn-hinton2018", "options": {"hidden": 160}} | toys(64, 3) | peak(0.002)
     ),
+    "toys, 6 epochs, average pooling": Trial(pooling()),
+    "toys, 6 epochs, average pooling, weight decay 0.05": Trial(pooling(0.05)),
+    "toys, 6 epochs, average pooling, weight decay 0.3": Trial(pooling(0.3)),
+    "toys, 6 epochs, average pooling, weight decay 1": Trial(pooling(1.0)),
+    "toys, 6 epochs, average pooling, weight decay 0.3, peak 0.01": Trial(pooling(0.3, rate=0.01)),
+    "toys, 12 epochs, average pooling, weight decay 0.3": Trial(pooling(0.3, 12)),
     "toys, batch 32, floor 0.2, 3 iterations": Trial(em(3) | toys(32) | peak(0.005)),
     "toys, batch 32, floor 0.2": Trial(em() | toys(32) | peak(0.006)),
     "toys, batch 8, floor 0.2": Trial(em() | toys(8) | peak(0.003)),
