@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import logging
@@ -19,7 +20,7 @@ from torchcaps.environment import processor_name
 from torchcaps.errors import TorchcapsError
 from torchcaps.kernels.dispatch import kernel_choice, restart_threads
 from torchcaps.train.config import RunConfig
-from torchcaps.train.distributed import World, find_world
+from torchcaps.train.distributed import World, find_world, leave_processes
 
 if TYPE_CHECKING:  # lightning_fabric takes as long to import as torch, and only training needs it
     from lightning_fabric import Fabric
@@ -62,6 +63,7 @@ def make_fabric(config: RunConfig) -> Fabric:
             accelerator=kind, devices=devices, num_nodes=world.nodes, strategy=strategy, precision=precision
         )
         fabric.launch()
+        atexit.register(leave_processes)
     except Exception as error:  # Fabric raises various types for unavailable devices
         raise TorchcapsError(
             f"device '{config.device}' cannot be used: {error}. One of: auto, cpu, cuda, mps"

@@ -86,6 +86,12 @@ def launched_processes(environment: Mapping[str, str]) -> World | None:
     return None
 
 
+def leave_processes() -> None:
+    """Close the connections to the other processes: threads of gloo that are left at exit can abort this one."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
 class LostProcessError(TorchcapsError):
     """Another process of the run ended early."""
 

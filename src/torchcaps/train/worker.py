@@ -40,6 +40,7 @@ def run_worker() -> int:
 if __name__ == "__main__":
     exit_code = run_worker()
     sys.stdout.flush()
-    if exit_code == LOST:
-        os._exit(LOST)  # a normal exit would wait for the lost connections
-    sys.exit(exit_code)
+    sys.stderr.flush()
+    # All files are written. A normal exit would wait for lost connections, and threads of gloo that still hold tensors
+    # while the interpreter is torn down would abort the process.
+    os._exit(exit_code)
