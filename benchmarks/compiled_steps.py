@@ -1,6 +1,6 @@
-"""Measure training steps of every model of the specs against torch.compile, at its batch in profile desk and paper.
+"""Measure steps of every model of the specs against torch.compile, at its batch in profile desk and paper.
 
-Run: python -m benchmarks.compiled_steps (about an hour), or with the names of some models.
+Run: python -m benchmarks.compiled_steps (about two hours), or with the names of some models.
 Each network runs in a process of its own on one thread, in both forms in turn. Times are CPU times, so that the machine
 need not be idle; those of the compilation include the C++ compiler. Writes results/bench/step-compiled-specs.json after
 every network, and keeps the rows of other networks.
@@ -35,6 +35,7 @@ from torchcaps.train import RunConfig, resolve
 
 TARGET = Path("results/bench/step-compiled-specs.json")
 PROFILES = ("desk", "paper")
+TASKS = ("training", "inference")
 BUDGET = TimingBudget(rounds=7, seconds=15.0)
 SECONDS = 600.0  # after which a network is given up
 
@@ -55,17 +56,18 @@ def cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def measure(net: NetSpec, memory: int) -> dict[str, Any]:
+def measure(net: NetSpec, task: str, memory: int) -> dict[str, Any]:
     """Time both forms of a network in turn, and the compilation, with at most this many bytes of memory."""
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     with num_threads(1):
         torch.set_flush_denormal(True)
-        jobs = {form: Workload(net, form).train_step for form in ("torchcaps", "compiled")}
+        loads = {form: Workload(net, form) for form in ("torchcaps", "compiled")}
+        jobs = {form: load.train_step if task == "training" else load.infer for form, load in loads.items()}
         began = cpu_seconds()
         jobs["compiled"]()
         compilation = cpu_seconds() - began
         jobs["compiled"]()  # may compile again, for gradients that are there already
-        seconds = time_interleaved(jobs, BUDGET, f"{net.model}, training", time.process_time)
+        seconds = time_interleaved(jobs, BUDGET, f"{net.model}, {task}", time.process_time)
     return {
         "seconds": {form: quartiles(values) for form, values in seconds.items()},
         "times ours": {"compiled": ratio(seconds, "compiled", "torchcaps")},
@@ -73,14 +75,18 @@ def measure(net: NetSpec, memory: int) -> dict[str, Any]:
     }
 
 
-def measure_in_process(config: RunConfig, memory: int) -> dict[str, Any]:
+def measure_in_process(config: RunConfig, task: str, memory: int) -> dict[str, Any]:
     """Run :func:`measure` in a new process with an empty cache of compiled code; return why if it fails."""
     command = [sys.executable, "-m", "benchmarks.compiled_steps", "--measure", config.model_dump_json()]
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": folder, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         try:
             done = subprocess.run(
-                [*command, "--memory", str(memory)], env=environment, capture_output=True, text=True, timeout=SECONDS
+                [*command, "--task", task, "--memory", str(memory)],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
             )
         except subprocess.TimeoutExpired:
             return {"seconds": {}, "note": f"not measured: longer than {SECONDS:.0f} s"}
@@ -95,29 +101,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", help="these models alone")
     parser.add_argument("--profile", choices=PROFILES, help="this profile alone")
+    parser.add_argument("--task", choices=TASKS, help="this task alone")
     parser.add_argument("--memory", type=int, default=6 * 2**30, help="bytes that a process may allocate")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
         tune_process()
-        print(json.dumps(measure(bench_net(resolve(**json.loads(given.measure))), given.memory)))
+        print(json.dumps(measure(bench_net(resolve(**json.loads(given.measure))), given.task, given.memory)))
         return
     rows = {}
     if TARGET.is_file():
-        rows = {(row["model"], row["profile"]): row for row in read_json(TARGET)["rows"]}
-    listed = {key: config for key, config in networks(given.models).items() if given.profile in (None, key[1])}
+        rows = {(row["model"], row["profile"], row["task"]): row for row in read_json(TARGET)["rows"]}
+    listed = {
+        (*key, task): config
+        for key, config in networks(given.models).items()
+        for task in TASKS
+        if given.profile in (None, key[1]) and given.task in (None, task)
+    }
     with progress_bar("networks", len(listed)) as advance:
-        for (model, profile), config in listed.items():
+        for (model, profile, task), config in listed.items():
             net = bench_net(config)
-            rows[model, profile] = {
+            rows[model, profile, task] = {
                 **describe_net(net),
+                "model": model,
                 "options": net.options,
                 "profile": profile,
-                "task": "training",
+                "task": task,
                 "threads": 1,
                 "commit": source_commit(),
                 "steps": round(images_shown(config) / config.batch_size),
-                **measure_in_process(config, given.memory),
+                **measure_in_process(config, task, given.memory),
             }
             write_measurement(TARGET.parent, TARGET.stem, {"threads": 1, "rows": list(rows.values())})
             advance(1)

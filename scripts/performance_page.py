@@ -99,20 +99,20 @@ that take turns: medians, and the median ratio of neighboring steps with its qua
 def specs(result: Result) -> str:
     rows = []
     for row in result["rows"]:
-        network = [f"{row['model']}, {row['size']}, {row['image'][1]} pixels", row["profile"], str(row["batch"])]
+        name = f"{row['model']}, {row['size']}, {row['image'][1]} pixels"
+        network = [name, row["profile"], row["task"], str(row["batch"])]
         if "times ours" not in row:
-            rows.append([*network, "", "", row["note"], "", f"{row['steps']:,}"])
+            rows.append([*network, "", "", row["note"], ""])
             continue
         times = [f"{1000 * row['seconds'][form]['median']:.1f}" for form in ("torchcaps", "compiled")]
         ratio = "{median:.2f} ({lower_quartile:.2f} to {upper_quartile:.2f})".format(**row["times ours"]["compiled"])
-        rows.append([*network, *times, ratio, f"{row['compilation_seconds']:.0f}", f"{row['steps']:,}"])
-    words = """CPU milliseconds of a training step on one thread, for each model of the papers' specs with the options
+        rows.append([*network, *times, ratio, f"{row['compilation_seconds']:.0f}"])
+    words = """CPU milliseconds of a step on one thread, for each model of the papers' specs with the options
 and the batch of a profile: ours and `torch.compile` of the plain implementation, in turn in one process, and the median
-ratio of neighboring steps with its quartiles. Above 1 ours is faster. Compilation is CPU seconds with an empty cache;
-steps are those of the training. Models and profiles without a row were not measured. `python -m
-benchmarks.compiled_steps` repeats them.
+ratio of neighboring steps with its quartiles. Above 1 ours is faster. Compilation is CPU seconds with an empty cache.
+Models and profiles without a row were not measured. `python -m benchmarks.compiled_steps` repeats them.
 """
-    columns = ["network", "profile", "batch", "ours, ms", "compiled, ms", "compiled / ours", "compilation, s", "steps"]
+    columns = ["network", "profile", "task", "batch", "ours, ms", "compiled, ms", "compiled / ours", "compilation, s"]
     return f"{words}\n{table(columns, rows)}\n"
 
 
@@ -136,7 +136,7 @@ def not_ahead(folder: Path) -> str:
             for row in result.get("rows", ()):
                 ratio = row.get("times ours", {}).get("compiled", {}).get("median", 1.0)
                 if ratio < 0.97:
-                    network = f"{row['model']}, {row['size']}, profile {row['profile']}, batch {row['batch']}"
+                    network = f"{row['model']}, profile {row['profile']}, {row['task']}, batch {row['batch']}"
                     lines.append(f"- {title}: {network}: compiled / ours {ratio:.2f}.")
         elif write is steps:
             commit = result.get("environment", {}).get("commit")
@@ -379,7 +379,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "onnx": ("onnxruntime against torchcaps: CPU time per prediction", claims),
     "convolutions": ("FFT convolution", convolutions),
     "against-3512b18": ("Before and after: a step against an earlier commit", against),
-    "step-compiled-specs": ("Training steps of the specs' models, with torch.compile", specs),
+    "step-compiled-specs": ("Steps of the specs' models, with torch.compile", specs),
     "step-later-routings": ("Routings that came after the five papers, in batches of 32", steps),
     "step-compiled-desk": ("Laptop size in batches of 64, with torch.compile", steps),
     "step-compiled-small": ("Laptop size in batches of 8, with torch.compile", steps),

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from torchcaps.bench.against import StepWorker, checked_out, compare_with_commit, merge_rows
+from torchcaps.bench.steps import describe_net
 from torchcaps.bench.timing import TimingBudget
 from torchcaps.bench.workload import NetSpec
+from torchcaps.cli.bench import select_nets
 from torchcaps.environment import source_commit
 from torchcaps.errors import TorchcapsError
 
@@ -48,6 +50,16 @@ def test_a_tree_without_the_benchmark_is_an_error(tmp_path: Path) -> None:
             worker.prepare(NetSpec("lenet"), "training")
     finally:
         worker.close()
+
+
+def test_networks_with_settings_have_their_own_rows() -> None:
+    given = ["pose=vector", "routing_options.activation=mixing"]
+    nets = [*select_nets("matrix-capsnet", "laptop", 2, options=given), NetSpec("matrix-capsnet", "laptop")]
+    assert nets[0].options == {"pose": "vector", "routing_options": {"activation": "mixing"}}
+    named = "matrix-capsnet, pose=vector, routing_options.activation=mixing"
+    assert [describe_net(net)["model"] for net in nets] == [named, "matrix-capsnet"]
+    with pytest.raises(TorchcapsError, match="settings of the models here, not of the training: weight_decay"):
+        select_nets("matrix-capsnet", "laptop", 2, options=["weight_decay=3"])
 
 
 def test_rows_of_other_networks_are_kept(tmp_path: Path) -> None:

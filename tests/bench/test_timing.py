@@ -8,9 +8,11 @@ from torchcaps.bench.timing import FEWEST_ROUNDS, TimingBudget, num_threads, qua
 
 def test_all_jobs_run_in_every_round_and_once_before() -> None:
     calls: list[str] = []
-    seconds = time_interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, TimingBudget(rounds=4))
-    assert calls == ["a", "b"] * 5
-    assert [len(values) for values in seconds.values()] == [4, 4]
+    seconds = time_interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, TimingBudget(rounds=9))
+    rounds = [tuple(calls[index : index + 2]) for index in range(0, len(calls), 2)]
+    assert len(rounds) == 10
+    assert set(rounds) == {("a", "b"), ("b", "a")}, "both jobs in every round, in both orders"
+    assert [len(values) for values in seconds.values()] == [9, 9]
 
 
 def test_no_new_round_after_the_time_budget() -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torchcaps
-from torchcaps.bench.steps import write_measurement
+from torchcaps.bench.steps import describe_net, write_measurement
 from torchcaps.bench.timing import Seconds, TimingBudget, quartiles, ratio, time_interleaved
 from torchcaps.bench.workload import NetSpec
 from torchcaps.environment import source_commit
@@ -111,10 +111,7 @@ def compare_with_commit(
             for task in tasks:
                 seconds = time_in_turn(workers, net, task, budget)
                 yield {
-                    "model": net.model,
-                    "size": net.size,
-                    "batch": net.batch,
-                    "image": list(net.image_shape),
+                    **describe_net(net),
                     "task": task,
                     "threads": 1,
                     "commit": source_commit(),

@@ -76,7 +76,17 @@ def measure_memory(nets: Sequence[NetSpec], *, compiled: bool = False) -> Iterat
 
 def describe_net(net: NetSpec) -> Row:
     """The columns of a row that identify its network."""
-    return {"model": net.model, "size": net.size, "batch": net.batch, "image": list(net.image_shape)}
+    name = ", ".join([net.model, *_describe_options(net.options)])
+    return {"model": name, "size": net.size, "batch": net.batch, "image": list(net.image_shape)}
+
+
+def _describe_options(options: dict[str, Any], prefix: str = "") -> list[str]:
+    """NAME=VALUE for each option, with dots in the names of nested ones."""
+    found = list[str]()
+    for name, value in options.items():
+        nested = isinstance(value, dict)
+        found += _describe_options(value, f"{prefix}{name}.") if nested else [f"{prefix}{name}={value}"]
+    return found
 
 
 # Layers like those of the models: input and output channels, map size, kernel, stride.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -34,10 +35,12 @@ def time_interleaved(
 ) -> Seconds:
     """Seconds of each job in each round. All jobs run in every round, so that noise affects them equally.
 
+    The order is another one in every round, because a job's time depends on what the one before left in the caches.
     Each job first runs once without being timed, as a warm-up. For single-threaded jobs of about a millisecond,
     ``clock`` can be ``time.process_time``, which excludes time spent waiting for a core.
     """
     seconds: Seconds = {name: [] for name in jobs}
+    order = random.Random(0)
     with progress_bar(description, (1 + budget.rounds) * len(jobs)) as advance:
         for job in jobs.values():
             job()
@@ -46,9 +49,9 @@ def time_interleaved(
         for number in range(budget.rounds):
             if number >= FEWEST_ROUNDS and time.perf_counter() - began > budget.seconds:
                 break
-            for name, job in jobs.items():
+            for name in order.sample(list(jobs), len(jobs)):
                 start = clock()
-                job()
+                jobs[name]()
                 seconds[name].append(clock() - start)
                 advance(1)
     return seconds

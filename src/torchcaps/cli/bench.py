@@ -10,6 +10,7 @@ import typer
 
 from torchcaps.cli import bench_tables, console
 from torchcaps.cli.options import AsJson, split_names
+from torchcaps.cli.settings import parse_settings
 from torchcaps.errors import TorchcapsError, unknown_name
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ Seconds = Annotated[float, typer.Option(help="Time limit per comparison; at leas
 Compile = Annotated[bool, typer.Option("--compile", help="Also measure torch.compile, which takes minutes.")]
 Out = Annotated[Path, typer.Option(help="Directory for the result files.")]
 ImageSize = Annotated[int | None, typer.Option(help="Side of the images.  [default: the paper's]", min=1)]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Setting of the models, e.g. 'routing=uniform'. Repeatable."),
+]
 Against = Annotated[
     str | None, typer.Option(metavar="REV", help="Compare with this commit instead, step by step on one thread.")
 ]
@@ -62,6 +67,7 @@ def step_command(
     seconds: Seconds = 20.0,
     compile: Compile = False,
     image_size: ImageSize = None,
+    options: Options = None,
     against: Against = None,
     out: Out = RESULTS,
     json: AsJson = False,
@@ -74,7 +80,7 @@ def step_command(
     from torchcaps.bench.steps import time_nets, write_rows
     from torchcaps.bench.timing import TimingBudget
 
-    nets = select_nets(models, size, batch, image_size)
+    nets = select_nets(models, size, batch, image_size, options)
     if against is not None:
         from torchcaps.bench.against import compare_with_commit, merge_rows
 
@@ -230,7 +236,9 @@ def learning_command(
     print_result(json, summarize_learning(rows), bench_tables.print_learning, path, out / "learning.svg")
 
 
-def select_nets(models_text: str, sizes: str, batch: int, image_size: int | None = None) -> list[NetSpec]:
+def select_nets(
+    models_text: str, sizes: str, batch: int, image_size: int | None = None, options: list[str] | None = None
+) -> list[NetSpec]:
     """The networks that the options name."""
     from torchcaps.bench.workload import NetSpec
     from torchcaps.models import models
@@ -240,7 +248,15 @@ def select_nets(models_text: str, sizes: str, batch: int, image_size: int | None
     for size in split_names(sizes):
         if size not in SIZES:
             raise unknown_name("size", size, SIZES)
-    return [NetSpec(name, size, batch, image_size) for name in names for size in split_names(sizes)]
+    settings = {name: parse_settings(name, ",".join(options or ())) for name in names}
+    for training, _ in settings.values():
+        if training:
+            raise TorchcapsError(f"--set takes settings of the models here, not of the training: {', '.join(training)}")
+    return [
+        NetSpec(name, size, batch, image_size, options=settings[name][1])
+        for name in names
+        for size in split_names(sizes)
+    ]
 
 
 def parse_threads(text: str) -> list[int]:
