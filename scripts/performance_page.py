@@ -161,8 +161,8 @@ def not_ahead(folder: Path) -> str:
                 elif wanted and row["task"] == "training" and ratio < TARGET:
                     lines.append(f"- {title}: {what}: {ratio:.2f} times as fast as before, target {TARGET}.")
     words = """Taken from the sections below: forms that are more than 3 % faster than ours on one thread, unmet
-targets, and steps that became slower. Sections that name a commit were measured earlier, most in batches of 8 and on
-another machine, and may overstate what is left; the section of the specs has the batches in which networks are trained.
+targets, and steps that became slower. A section that names a commit was measured earlier, in batches of 8 and on another
+machine, and may overstate what is left; the section of the specs has the batches in which networks are trained.
 AR CapsNet spends most of a step in 3x3 convolutions; those of stride 2 or with groups are PyTorch's. Where onnxruntime
 is faster for one image, `torchcaps serve` and `torchcaps demo` use it if it is installed.
 """
@@ -379,13 +379,10 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "onnx": ("onnxruntime against torchcaps: CPU time per prediction", claims),
     "convolutions": ("FFT convolution", convolutions),
     "against-3512b18": ("Before and after: a step against an earlier commit", against),
+    "against-7e6280c": ("Before and after: EM routing against an earlier commit", against),
     "step-compiled-specs": ("Steps of the specs' models, with torch.compile", specs),
     "step-later-routings": ("Routings that came after the five papers, in batches of 32", steps),
-    "step-compiled-desk": ("Laptop size in batches of 64, with torch.compile", steps),
-    "step-compiled-small": ("Laptop size in batches of 8, with torch.compile", steps),
     "step": ("All models: time", steps),
-    "step-compiled-paper": ("All models, paper size, with torch.compile", steps),
-    "step-compiled-laptop": ("All models, laptop size, with torch.compile", steps),
     "memory": ("All models: memory", memory),
     "memory-32": ("CapsNet of paper size in batches of 32: memory", memory),
     "growth": ("Scaling", growth),
