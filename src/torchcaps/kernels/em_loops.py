@@ -76,14 +76,22 @@ def four_votes(poses, n, i, row, weights, k, j, b, offsets):
     for a in range(tiles):
         d = 4 * (row * tiles + a)
         x0, x1, x2, x3 = vload4(poses, (n, i, d))
-        v0 += x0 * weights[k, j, b, a, 0] + x1 * weights[k, j, b, a, 4]
-        v1 += x0 * weights[k, j, b, a, 1] + x1 * weights[k, j, b, a, 5]
-        v2 += x0 * weights[k, j, b, a, 2] + x1 * weights[k, j, b, a, 6]
-        v3 += x0 * weights[k, j, b, a, 3] + x1 * weights[k, j, b, a, 7]
-        v0 += x2 * weights[k, j, b, a, 8] + x3 * weights[k, j, b, a, 12]
-        v1 += x2 * weights[k, j, b, a, 9] + x3 * weights[k, j, b, a, 13]
-        v2 += x2 * weights[k, j, b, a, 10] + x3 * weights[k, j, b, a, 14]
-        v3 += x2 * weights[k, j, b, a, 11] + x3 * weights[k, j, b, a, 15]
+        v0 += x0 * weights[k, j, b, a, 0]
+        v1 += x0 * weights[k, j, b, a, 1]
+        v2 += x0 * weights[k, j, b, a, 2]
+        v3 += x0 * weights[k, j, b, a, 3]
+        v0 += x1 * weights[k, j, b, a, 4]
+        v1 += x1 * weights[k, j, b, a, 5]
+        v2 += x1 * weights[k, j, b, a, 6]
+        v3 += x1 * weights[k, j, b, a, 7]
+        v0 += x2 * weights[k, j, b, a, 8]
+        v1 += x2 * weights[k, j, b, a, 9]
+        v2 += x2 * weights[k, j, b, a, 10]
+        v3 += x2 * weights[k, j, b, a, 11]
+        v0 += x3 * weights[k, j, b, a, 12]
+        v1 += x3 * weights[k, j, b, a, 13]
+        v2 += x3 * weights[k, j, b, a, 14]
+        v3 += x3 * weights[k, j, b, a, 15]
     if offsets.shape[0]:
         d = 4 * (row * weights.shape[2] + b)
         v0, v1, v2, v3 = v0 + offsets[i, d], v1 + offsets[i, d + 1], v2 + offsets[i, d + 2], v3 + offsets[i, d + 3]
