@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError, wrong_settings
-from torchcaps.functional import HALF_PRECISION, squash
+from torchcaps.functional import HALF_PRECISION, clamp_votes, squash
 from torchcaps.kernels.vote_factors import VoteFactors
 from torchcaps.registry import Registry
 
@@ -74,7 +75,8 @@ class Routing(nn.Module, ABC):
         child_pose: (B, P, I, C), or (B, I, C) for plain votes: the children's own poses, for routings that read them.
 
     Set ``needs_activation`` if children must have an activation, and ``gives_activation`` if parents get one. Set
-    ``needs_child_pose`` to get the children's own poses as a keyword argument ``child_pose`` of ``forward``. A routing
+    ``needs_child_pose`` to get the children's own poses as a keyword argument ``child_pose`` of ``forward``. Set
+    ``largest_vote`` if sums over larger votes would overflow: votes are clamped to it before ``forward``. A routing
     that learns outside backpropagation sets ``alternating`` and implements ``after_step``. With ``recompute``, votes
     are recomputed during the backward pass instead of being stored; then the images of a batch must not influence each
     other.
@@ -89,6 +91,7 @@ class Routing(nn.Module, ABC):
     needs_activation: ClassVar[bool] = False
     needs_child_pose: ClassVar[bool] = False
     gives_activation: ClassVar[bool] = False
+    largest_vote: ClassVar[float] = math.inf
     recompute: bool = False
 
     def __init__(self, shape: LayerShape) -> None:
@@ -131,7 +134,7 @@ class Routing(nn.Module, ABC):
     def check_input(
         self, votes: Tensor, activation: Tensor | None, child_pose: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Refuse shapes that the routing was not built for, and convert half precision to float32."""
+        """Refuse shapes that the routing was not built for, convert half precision to float32, and clamp the votes."""
         if votes.ndim != 5 or not votes.is_floating_point():
             raise TorchcapsError(
                 f"{type(self).__name__} expects votes as floats (B, P, I, J, D), got {votes.dtype} {tuple(votes.shape)}"
@@ -155,6 +158,8 @@ class Routing(nn.Module, ABC):
         if votes.dtype in HALF_PRECISION:
             votes = votes.float()
             activation, child_pose = (None if each is None else each.float() for each in (activation, child_pose))
+        if self.largest_vote < math.inf:
+            votes = clamp_votes(votes, self.largest_vote)
         return votes, activation, child_pose
 
     def route_factors(self, factors: VoteFactors, nonlinearity: Nonlinearity) -> Routed | None:

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError, unknown_name
-from torchcaps.functional import clamp_votes, softmax_over_parents
+from torchcaps.functional import softmax_over_parents
 from torchcaps.kernels.em import Schedule, fused_em, fused_em_applies
 from torchcaps.kernels.vote_factors import VoteFactors
 from torchcaps.routing.base import (
@@ -56,7 +56,6 @@ from torchcaps.routing.base import (
 ACTIVATIONS = ("mdl", "mixing")
 USUAL_ITERATIONS = 3  # those of the paper; the last inverse temperature is theirs with any number of iterations
 FIRST_SAVING = 0.5  # nats per pose element that a vote saves at initialization if it is assigned to an active parent
-LARGEST_VOTE = 1e6  # squares of larger votes, divided by a small variance, would overflow float32
 
 
 class EMRouting(IterativeRouting):
@@ -80,6 +79,7 @@ class EMRouting(IterativeRouting):
 
     needs_activation = True
     gives_activation = True
+    largest_vote = 1e6  # squares of larger votes, divided by a small variance, would overflow float32
 
     def __init__(
         self,
@@ -130,7 +130,6 @@ class EMRouting(IterativeRouting):
     ) -> Routed:
         if activation is None:
             raise TorchcapsError("EM routing needs the children's activations (B, P, I), got none")
-        votes = clamp_votes(votes, LARGEST_VOTE)
         if previous is None:
             assignment = softmax_over_parents(votes.new_zeros(votes.shape[:4]), child_index)  # R: 1 / number of parents
         else:

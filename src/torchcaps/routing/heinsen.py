@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.functional import clamp_votes, softmax_over_parents, squared_distance, weighted_squares, weighted_votes
+from torchcaps.functional import softmax_over_parents, squared_distance, weighted_squares, weighted_votes
 from torchcaps.routing.base import (
     IterativeRouting,
     LayerShape,
@@ -33,7 +33,6 @@ from torchcaps.routing.base import (
     routings,
 )
 
-LARGEST_VOTE = 1e6  # squares of larger votes, summed over the children, would overflow float32
 START = 0.01  # standard deviation of the betas at the start: at zero, the votes would get no gradient from activations
 TINY_MASS = 1e-7  # distributed over all children, so that the mean of a parent without active children is defined
 
@@ -52,6 +51,7 @@ class HeinsenRouting(IterativeRouting):
 
     needs_activation = True
     gives_activation = True
+    largest_vote = 1e6  # squares of larger votes, summed over the children, would overflow float32
 
     def __init__(self, shape: LayerShape, *, iterations: int = 3, variance_floor: float = 1e-5) -> None:
         super().__init__(shape)
@@ -77,7 +77,6 @@ class HeinsenRouting(IterativeRouting):
     ) -> Routed:
         if activation is None:
             raise TorchcapsError("Heinsen routing needs the children's activations (B, P, I), got none")
-        votes = clamp_votes(votes, LARGEST_VOTE)
         if previous is None:
             logits = votes.new_zeros(votes.shape[:4])
         else:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from torchcaps.errors import TorchcapsError
-from torchcaps.functional import agreement, clamp_votes, weighted_votes
+from torchcaps.functional import agreement, weighted_votes
 from torchcaps.routing.base import (
     IterativeRouting,
     LayerShape,
@@ -28,8 +28,6 @@ from torchcaps.routing.base import (
     routings,
 )
 
-LARGEST_VOTE = 1e12  # products of larger votes would overflow float32
-
 
 class InvertedAttentionRouting(IterativeRouting):
     """Attention of the parents to their children.
@@ -37,6 +35,8 @@ class InvertedAttentionRouting(IterativeRouting):
     Args:
         iterations: T, how often the couplings are computed; in the first iteration they are uniform.
     """
+
+    largest_vote = 1e12  # products of larger votes would overflow float32
 
     def __init__(self, shape: LayerShape, *, iterations: int = 2) -> None:
         super().__init__(shape)
@@ -55,7 +55,6 @@ class InvertedAttentionRouting(IterativeRouting):
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
     ) -> Routed:
-        votes = clamp_votes(votes, LARGEST_VOTE)
         if previous is None:
             couplings = votes.new_full((), 1 / votes.shape[3]).expand(votes.shape[:4])
         else:

@@ -16,10 +16,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from torchcaps.functional import agreement, clamp_votes, softmax_over_parents, weighted_votes
+from torchcaps.functional import agreement, softmax_over_parents, weighted_votes
 from torchcaps.routing.base import LayerShape, Nonlinearity, Routed, Routing, RoutingRecord, routings
-
-LARGEST_VOTE = 1e12  # squares of larger votes, summed over the children, would overflow float32
 
 
 class SelfAttentionRouting(Routing):
@@ -33,6 +31,8 @@ class SelfAttentionRouting(Routing):
     160
     """
 
+    largest_vote = 1e12  # squares of larger votes, summed over the children, would overflow float32
+
     def __init__(self, shape: LayerShape) -> None:
         super().__init__(shape)
         self.bias = nn.Parameter(torch.zeros(shape.children, shape.parents))
@@ -45,7 +45,6 @@ class SelfAttentionRouting(Routing):
         child_index: Tensor | None,
         nonlinearity: Nonlinearity,
     ) -> Routed:
-        votes = clamp_votes(votes, LARGEST_VOTE)
         logits = agreement(votes, votes.sum(2)) / self.shape.size**0.5  # (B, P, I, J)
         couplings = softmax_over_parents(logits, child_index) + self.bias.to(votes.dtype)
         return Routed(weighted_votes(couplings, votes), couplings=[couplings])

@@ -30,7 +30,6 @@ from torch import Tensor
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.functional import (
-    clamp_votes,
     digamma,
     softmax_over_parents,
     squared_distance,
@@ -48,7 +47,6 @@ from torchcaps.routing.base import (
 )
 
 COVARIANCES = ("diagonal", "full")
-LARGEST_VOTE = 1e6  # squares of larger votes, summed over the children, would make the precisions vanish
 ALPHA, KAPPA = 1.0, 1.0  # priors; the mean is 0, the precision the identity and nu the pose size plus one
 MOMENTUM = 0.1  # of the running statistics, as in torch
 
@@ -67,6 +65,7 @@ class VariationalBayesRouting(IterativeRouting):
 
     needs_activation = True
     gives_activation = True
+    largest_vote = 1e6  # squares of larger votes, summed over the children, would make the precisions vanish
     running_mean: Tensor
     running_variance: Tensor
 
@@ -93,7 +92,6 @@ class VariationalBayesRouting(IterativeRouting):
     ) -> Routed:
         if activation is None:
             raise TorchcapsError("variational Bayes routing needs the children's activations (B, P, I), got none")
-        votes = clamp_votes(votes, LARGEST_VOTE)
         if previous is None:
             logits = votes.new_zeros(votes.shape[:4])
         else:
