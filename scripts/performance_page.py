@@ -240,9 +240,9 @@ def convolutions(result: Result) -> str:
     words = """Time of an FFT convolution relative to PyTorch's, on one thread; below 1, the FFT is faster. Training is
 forward and backward, attack is forward and the gradient of the images, inference is forward only, with the spectrum of
 the kernels cached. A model autotunes its layers once and uses the FFT where it is clearly faster; `torchcaps doctor`
-shows where. Feature maps above 32 pixels at stride 2 or 16 at stride 1, fewer than 16 channels and fewer than 8 images
-never use the FFT. 3x3 kernels do not use it either: with stride 1 and padding 1 they use Winograd's convolution where
-that is clearly faster.
+shows where. Feature maps above 32 pixels at stride 2 or 16 at stride 1 are cut into overlapping tiles. Layers of fewer
+than 16 channels and batches of fewer than 8 images never use the FFT. 3x3 kernels do not use it either: with stride 1
+they use Winograd's convolution where that is clearly faster.
 """
     return f"{words}\n{table(['layer', 'batch', *modes], rows)}\n"
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from torchcaps.kernels import autotune, convolution
+from torchcaps.kernels import autotune, convolution, tiled_convolution
 from torchcaps.kernels.autotune import Case, form_is_faster, worth_measuring
 from torchcaps.kernels.convolution import dft_plan, spectral_convolution, to_spectrum
 from torchcaps.kernels.dispatch import use_kernels
@@ -20,6 +20,8 @@ from torchcaps.layers import Conv2d
 # batch, channels in and out, image, kernel, stride: sides that the stride divides and not, odd and even ones
 SHAPES = [(3, 4, 5, 20, 9, 2), (2, 3, 4, 13, 5, 1), (2, 3, 4, 11, 3, 2), (2, 2, 3, 15, 5, 3), (1, 1, 1, 5, 5, 1)]
 SHAPES += [(2, 70, 3, 32, 9, 2), (2, 3, 130, 9, 3, 1)]  # more channels than are transformed at once, largest side
+# Tiles: several, a last one that is not full, strides, and more channels than are transformed at once.
+SHAPES += [(2, 3, 4, 32, 9, 1), (2, 3, 4, 23, 5, 1), (2, 3, 4, 45, 9, 2), (2, 70, 3, 52, 5, 3), (8, 16, 32, 24, 9, 1)]
 SHAPES += [(8, 16, 32, 13, 5, 2), (16, 32, 64, 9, 5, 1), (8, 16, 32, 9, 5, 1)]  # sizes of our own matrix products
 
 
@@ -80,11 +82,12 @@ def test_paper_size_layer() -> None:
     assert relative(spectral_convolution(images, weight, 2), expected) < 1e-6
 
 
-def test_gradient_can_be_differentiated_again() -> None:
-    images, weight = leaves(2, 3, 4, 8, 3)
+@pytest.mark.parametrize(("size", "kernel", "stride"), [(8, 3, 2), (24, 5, 1)])
+def test_gradient_can_be_differentiated_again(size: int, kernel: int, stride: int) -> None:
+    images, weight = leaves(2, 3, 4, size, kernel)
     results = []
     for form in (spectral_convolution, lambda i, w, s: F.conv2d(i, w, stride=s)):
-        first = torch.autograd.grad(form(images, weight, 2).pow(3).sum(), images, create_graph=True)[0]
+        first = torch.autograd.grad(form(images, weight, stride).pow(3).sum(), images, create_graph=True)[0]
         results.append(torch.autograd.grad(first.square().sum(), (images, weight)))
     for found, expected in zip(*results, strict=True):
         assert relative(found, expected) < 1e-5
@@ -194,7 +197,8 @@ def test_layer_is_a_drop_in(own_cache: Path) -> None:
     """Same parameters, same names, same result whatever form runs; unusual layers keep PyTorch's form."""
     torch.manual_seed(0)
     images = torch.rand(8, 16, 12, 12)
-    for options in ({}, {"stride": 2}, {"padding": 2}, {"bias": False}, {"groups": 2}, {"dilation": 2}):
+    wide = {"padding": 3, "padding_mode": "circular"}, {"padding": (1, 2)}, {"padding": "same"}, {"padding": "valid"}
+    for options in ({}, {"stride": 2}, {"padding": 2}, {"bias": False}, {"groups": 2}, {"dilation": 2}, *wide):
         layer = Conv2d(16, 16, 5, **options)
         results = []
         for choice in ("plain", "fast", "auto"):
@@ -271,5 +275,20 @@ def test_two_processes_that_measure_at_once_agree(own_cache: Path, monkeypatch: 
 def test_hopeless_cases_are_not_measured() -> None:
     good = Case(batch=32, inputs=256, outputs=256, size=20, kernel=9, stride=2, mode="training", threads=1)
     assert worth_measuring(good)
-    for change in ({"batch": 1}, {"inputs": 1}, {"kernel": 3}, {"size": 64}):
+    assert worth_measuring(Case(**{**vars(good), "size": 64})), "in tiles"
+    for change in ({"batch": 1}, {"inputs": 1}, {"kernel": 3}, {"size": 64, "kernel": 25}):
         assert not worth_measuring(Case(**{**vars(good), **change}))
+
+
+def test_tiles_in_chunks_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of eight images and a last one of three; the gradient of the kernels is a sum over them."""
+    images, weight = leaves(19, 16, 32, 24, 9)
+    monkeypatch.setattr(tiled_convolution, "CHUNK", 8 * 2 * 130 * 4 * 16)
+    tiles = tiled_convolution.plan_tiles(24, 9, 1)
+    chunks = tiled_convolution._chunks(images, 32, 1, tiles)
+    assert [chunk.stop for chunk in chunks] == [8, 16, 19]
+    found, expected = spectral_convolution(images, weight, 1), F.conv2d(images, weight)
+    slopes = torch.randn_like(expected)
+    ours, theirs = (torch.autograd.grad(each, (images, weight), slopes) for each in (found, expected))
+    for own, other in zip((found, *ours), (expected, *theirs), strict=True):
+        assert relative(own, other) < 2e-6

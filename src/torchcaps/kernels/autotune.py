@@ -31,6 +31,7 @@ VERSION = 6  # of the forms: increased when their speed changes, so that they ar
 ROUNDS = 3
 # Timed alone, with warm caches, our forms look slightly better than they are within a model.
 REQUIRED_RATIO = 0.85
+SMALLEST_STEP = 5  # pixels of output per side that a tile of the Fourier form must give
 FEWEST_TILES = 256  # of Winograd's form: with fewer, transforming the kernels takes too long
 
 
@@ -59,15 +60,16 @@ class Case:
 def worth_measuring(case: Case) -> bool:
     """Whether the other form is possible and could be faster.
 
-    The Fourier form could with wide kernels, many channels, small maps and more than a few images; Winograd's with 3x3
-    kernels of stride 1, many channels, and more than a few tiles of 4x4 pixels.
+    The Fourier form could with wide kernels, many channels and more than a few images; Winograd's with 3x3 kernels of
+    stride 1, many channels, and more than a few tiles of 4x4 pixels.
     """
     if case.form == "winograd":
         tiles = case.batch * (-(-(case.size + 2 * case.padding - 2) // 4)) ** 2
         fits = not case.inputs % LANES and not case.outputs % LANES
         return case.kernel == 3 and case.stride == 1 and fits and tiles >= FEWEST_TILES
-    side = -(-case.size // case.stride)
-    return case.kernel >= 5 and min(case.inputs, case.outputs) >= 16 and side <= LARGEST_SIDE and case.batch >= 8
+    side, reach = -(-case.size // case.stride), -(-case.kernel // case.stride)
+    fits = side <= LARGEST_SIDE or reach <= LARGEST_SIDE - SMALLEST_STEP + 1
+    return case.kernel >= 5 and min(case.inputs, case.outputs) >= 16 and fits and case.batch >= 8
 
 
 # Forms used by the current run: from the description of a convolution to one of FORMS.

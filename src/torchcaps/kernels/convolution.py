@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,6 +43,10 @@ def spectral_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
     """Convolution without padding or bias: (B, I, H, H), (O, I, K, K) to (B, O, h, h), channels last."""
     if not len(images):  # empty batch
         return F.conv2d(images, weight, stride=stride)
+    if -(-images.shape[2] // stride) > LARGEST_SIDE:
+        from torchcaps.kernels.tiled_convolution import tiled_convolution
+
+        return tiled_convolution(images, weight, stride)
     # Inside a Function gradients are disabled, and needs_input_grad is True even under no_grad.
     learns = torch.is_grad_enabled() and weight.requires_grad
     result: Tensor = _SpectralConvolution.apply(images, weight, stride, learns)  # type: ignore[no-untyped-call]
@@ -55,13 +59,13 @@ class _SpectralConvolution(torch.autograd.Function):
         (batch, _, size, _), outputs = images.shape, len(weight)
         plan = dft_plan(-(-size // stride))
         spectrum = to_spectrum(plan, images, stride)  # (bins, 2B, F)
-        product, padded = _allocate(plan, batch, outputs)
+        product, padded = allocate_spectrum(plan, batch, outputs)
         chunks = _chunks(plan, weight, stride) if learns else [slice(0, outputs)]
         for chunk in chunks:
             kernels = (
-                to_spectrum(plan, weight[chunk], stride) if learns else _cached_spectrum(plan, weight, stride)
+                to_spectrum(plan, weight[chunk], stride) if learns else cached_spectrum(plan, weight, stride)
             )  # (bins, 2O, F)
-            _multiply_conjugates(spectrum, kernels, product.unflatten(1, (2, batch))[..., chunk])
+            multiply_spectra_conjugate(spectrum, kernels, product.unflatten(1, (2, batch))[..., chunk])
         # The kernels' spectrum is kept if it is computed at once, and otherwise computed again in the backward pass.
         kept = [spectrum] if learns else []
         ctx.save_for_backward(images, weight, *kept, *([kernels] if len(chunks) == 1 else []))
@@ -80,7 +84,7 @@ class _SpectralConvolution(torch.autograd.Function):
             return di, dw, None, None
         batch, features = len(images), stride**2 * images.shape[1]
         slope = to_spectrum(plan, slopes, 1).unflatten(1, (2, batch))  # (bins, 2, B, O)
-        dproduct, padded = _allocate(plan, batch, features) if wanted[0] else (None, None)
+        dproduct, padded = allocate_spectrum(plan, batch, features) if wanted[0] else (None, None)
         dparts = []
         for number, chunk in enumerate(chunks):
             real, imaginary = slope[:, 0, :, chunk], slope[:, 1, :, chunk]
@@ -88,17 +92,17 @@ class _SpectralConvolution(torch.autograd.Function):
             blocks = torch.cat([upper, lower], 1)  # (bins, 2B, 2O)
             if dproduct is not None:
                 kernels = kept[-1] if len(chunks) == 1 else to_spectrum(plan, weight[chunk], stride)
-                _multiply(blocks, kernels, dproduct, added=number > 0)
+                multiply_spectra(blocks, kernels, dproduct, added=number > 0)
             if wanted[1]:
                 shape = (chunk.stop - chunk.start, *weight.shape[1:])
-                dkernels, flat = _allocate(plan, shape[0], features)
-                _multiply(blocks.transpose(1, 2), kept[0], dkernels)
+                dkernels, flat = allocate_spectrum(plan, shape[0], features)
+                multiply_spectra(blocks.transpose(1, 2), kept[0], dkernels)
                 dparts.append(_from_spectrum(plan, flat, shape, stride))
         dimages = None if padded is None else _from_spectrum(plan, padded, images.shape, stride)
         return dimages, torch.cat(dparts) if dparts else None, None, None
 
 
-def _multiply_conjugates(spectrum: Tensor, kernels: Tensor, result: Tensor) -> None:
+def multiply_spectra_conjugate(spectrum: Tensor, kernels: Tensor, result: Tensor) -> None:
     """Y = X W* for each frequency: (bins, 2B, F) and (bins, 2O, F) to (bins, 2, B, O)."""
     from torchcaps.kernels.fourier_loops import multiply_conjugates
 
@@ -119,7 +123,7 @@ def _multiply_conjugates(spectrum: Tensor, kernels: Tensor, result: Tensor) -> N
     on_threads(some_bins, bins)
 
 
-def _multiply(left: Tensor, right: Tensor, result: Tensor, *, added: bool = False) -> None:
+def multiply_spectra(left: Tensor, right: Tensor, result: Tensor, *, added: bool = False) -> None:
     """result = left @ right for each frequency, or added to the result; PyTorch's product is slower if ours applies."""
     from torchcaps.kernels.fourier_loops import multiply_bins
 
@@ -134,30 +138,49 @@ def _multiply(left: Tensor, right: Tensor, result: Tensor, *, added: bool = Fals
     on_threads(lambda first, last: multiply_bins(*given, first, last), bins)
 
 
-def to_spectrum(plan: Plan, images: Tensor, stride: int) -> Tensor:
-    """Spectra of images or kernels: (B, I, H, W) to (bins, 2B, F), first the real parts, then the imaginary ones."""
+class Tiling(NamedTuple):
+    """How images are cut into squares, ``tiles`` per side and ``step`` apart, of which ``most`` pixels are used."""
+
+    tiles: int
+    step: int
+    most: int
+
+
+WHOLE = Tiling(1, 0, LARGEST_SIDE)
+
+
+def to_spectrum(plan: Plan, images: Tensor, stride: int, tiling: Tiling = WHOLE) -> Tensor:
+    """Spectra of images or kernels: (B, I, H, W) to (bins, 2B, F), first the real parts, then the imaginary ones.
+
+    With tiles, B of the spectra counts those of all images.
+    """
     from torchcaps.kernels.fourier_loops import transform_images
 
     pixels = images.detach().permute(0, 2, 3, 1).contiguous().numpy()
-    spectrum, padded = _allocate(plan, len(images), stride**2 * images.shape[1])
-    tables = plan.side, stride, plan.cosines, plan.sines, plan.numbers
+    spectrum, padded = allocate_spectrum(plan, len(images) * tiling.tiles**2, stride**2 * images.shape[1])
+    tables = plan.side, stride, plan.cosines, plan.sines, plan.numbers, *tiling
     target = padded.numpy()
     on_threads(lambda first, last: transform_images(pixels, target, *tables, first, last), len(images))
     return spectrum
 
 
-def _from_spectrum(plan: Plan, padded: Tensor, shape: Sequence[int], stride: int) -> Tensor:
-    """Images (B, I, H, W) in channels-last layout from their spectra as they were allocated."""
+def from_spectrum(plan: Plan, padded: Tensor, images: Tensor, stride: int, tiling: Tiling = WHOLE) -> None:
+    """Compute images (B, H, W, I) from their spectra as they were allocated. Tiles that overlap are added."""
     from torchcaps.kernels.fourier_loops import restore_images
 
-    images = padded.new_empty(shape[0], shape[2], shape[3], shape[1])
-    tables = plan.side, stride, plan.cosines, plan.sines, plan.numbers
+    tables = plan.side, stride, plan.cosines, plan.sines, plan.numbers, *tiling
     source, target = padded.numpy(), images.numpy()
-    on_threads(lambda first, last: restore_images(source, target, *tables, first, last), shape[0])
+    on_threads(lambda first, last: restore_images(source, target, *tables, first, last), len(images))
+
+
+def _from_spectrum(plan: Plan, padded: Tensor, shape: Sequence[int], stride: int) -> Tensor:
+    """Images (B, I, H, W) in channels-last layout from their spectra as they were allocated."""
+    images = padded.new_empty(shape[0], shape[2], shape[3], shape[1])
+    from_spectrum(plan, padded, images, stride)
     return images.permute(0, 3, 1, 2)
 
 
-def _allocate(plan: Plan, batch: int, features: int) -> tuple[Tensor, Tensor]:
+def allocate_spectrum(plan: Plan, batch: int, features: int) -> tuple[Tensor, Tensor]:
     """Memory of a spectrum (bins, 2B, F), and the same memory as (bins, 2 * B * F + padding)."""
     count = 2 * batch * features
     padded = torch.empty(plan.bins, count + PADDING)
@@ -171,7 +194,7 @@ def _chunks(plan: Plan, weight: Tensor, stride: int) -> list[slice]:
     return [slice(start, min(start + step, outputs)) for start in range(0, outputs, step)]
 
 
-def _cached_spectrum(plan: Plan, weight: Tensor, stride: int) -> Tensor:
+def cached_spectrum(plan: Plan, weight: Tensor, stride: int) -> Tensor:
     """Spectrum of a weight that is not being trained, cached until the weight changes.
 
     A sample of the values detects optimizers that bypass autograd's version counter.

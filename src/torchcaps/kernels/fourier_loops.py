@@ -9,6 +9,9 @@ column k from 0 to N/2 the rows q for which ``numbers[k, q]`` is not negative. T
 each bin, which is flat in part, image and F = phase * channels + channel. The phases are the pixels with the same
 remainders of row and column modulo the stride. Buffers and tables are flat: a row of a buffer has 64 numbers, one per
 channel, and a row of a table nine, with zeros after the last term.
+
+An image whose phases are larger than N is cut into ``tiles`` x ``tiles`` squares, ``step`` pixels of a phase apart,
+each with a spectrum of its own; of a square only the top left part of ``most`` pixels per side is read or written.
 """
 
 from __future__ import annotations
@@ -74,9 +77,13 @@ def fold(even, odd, points, side, lanes):
 
 
 @compiled
-def transform_images(images, spectrum, side, stride, cosines, sines, numbers, first, last):
-    """Write the spectra of the images ``first`` to ``last``: (B, H, W, C) into (bins, 2 * B * F and padding)."""
-    batch, height, width, channels = images.shape
+def transform_images(images, spectrum, side, stride, cosines, sines, numbers, tiles, step, most, first, last):
+    """Write the spectra of the images ``first`` to ``last``: (B, H, W, C) into (bins, 2 * B * F and padding).
+
+    With more than one tile, B in the spectrum counts the tiles of all images.
+    """
+    height, width, channels = images.shape[1:]
+    batch = images.shape[0] * tiles * tiles
     pixels = images.reshape(-1)
     features = stride * stride * channels
     columns, pairs = side // 2 + 1, (side - 1) // 2
@@ -87,13 +94,17 @@ def transform_images(images, spectrum, side, stride, cosines, sines, numbers, fi
     even, odd, even_i, odd_i, cosine, sine = parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]
     reals = np.zeros((GROUP, columns * side * 64), np.float32)
     imaginaries, sums = np.zeros_like(reals), np.zeros((4 * GROUP, TERMS * 64), np.float32)
-    for item in range((last - first) * groups):
-        image, start = first + item // groups, item % groups * GROUP
+    for item in range((last - first) * tiles * tiles * groups):
+        square, start = first * tiles * tiles + item // groups, item % groups * GROUP
+        image, above = square // (tiles * tiles), square // tiles % tiles * step
+        before = square % tiles * step
         count = min(GROUP, units - start)
         for g in range(count):
             phase, begin = (start + g) // blocks, (start + g) % blocks * 64
-            top, left, lanes = phase // stride, phase % stride, min(64, channels - begin)
-            tall, wide = (height - top + stride - 1) // stride, (width - left + stride - 1) // stride
+            top, left = phase // stride + above * stride, phase % stride + before * stride
+            lanes = min(64, channels - begin)
+            tall = min(most, (height - top + stride - 1) // stride)
+            wide = min(most, (width - left + stride - 1) // stride)
             real, imaginary = reals[g], imaginaries[g]
             for y in range(side):  # along the rows of the image
                 if y < tall:
@@ -127,7 +138,7 @@ def transform_images(images, spectrum, side, stride, cosines, sines, numbers, fi
             for q in range(columns):
                 for g in range(count):
                     phase, begin = (start + g) // blocks, (start + g) % blocks * 64
-                    where, lanes = image * features + phase * channels + begin, min(64, channels - begin)
+                    where, lanes = square * features + phase * channels + begin, min(64, channels - begin)
                     a, b = sums[4 * g, q * 64 :], sums[4 * g + 1, q * 64 :]
                     ai, bi = sums[4 * g + 2, q * 64 :], sums[4 * g + 3, q * 64 :]
                     found = spectrum[numbers[k, q]]
@@ -144,9 +155,13 @@ def transform_images(images, spectrum, side, stride, cosines, sines, numbers, fi
 
 
 @compiled
-def restore_images(spectrum, images, side, stride, cosines, sines, numbers, first, last):
-    """Write the images ``first`` to ``last`` of a spectrum, the top left part of each phase: the inverse transform."""
-    batch, height, width, channels = images.shape
+def restore_images(spectrum, images, side, stride, cosines, sines, numbers, tiles, step, most, first, last):
+    """Write the images ``first`` to ``last`` of a spectrum, the top left part of each phase: the inverse transform.
+
+    Tiles that overlap, because ``most`` is larger than ``step``, are added to the images.
+    """
+    height, width, channels = images.shape[1:]
+    batch = images.shape[0] * tiles * tiles
     pixels = images.reshape(-1)
     features = stride * stride * channels
     columns, pairs = side // 2 + 1, (side - 1) // 2
@@ -154,14 +169,17 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
     even, odd, cosine, sine = parts[0], parts[1], parts[2], parts[3]
     even_i, odd_i, cosine_i, sine_i = parts[4], parts[5], parts[6], parts[7]
     real, imaginary = np.zeros(TERMS * side * 64, np.float32), np.zeros(TERMS * side * 64, np.float32)
-    for item in range((last - first) * stride * stride):
-        image, phase = first + item // (stride * stride), item % (stride * stride)
-        top, left = phase // stride, phase % stride
-        tall, wide = (height - top + stride - 1) // stride, (width - left + stride - 1) // stride
+    for item in range((last - first) * tiles * tiles * stride * stride):
+        square, phase = first * tiles * tiles + item // (stride * stride), item % (stride * stride)
+        image = square // (tiles * tiles)
+        top = phase // stride + square // tiles % tiles * step * stride
+        left = phase % stride + square % tiles * step * stride
+        tall = min(most, (height - top + stride - 1) // stride)
+        wide = min(most, (width - left + stride - 1) // stride)
         for block in range((channels + 63) // 64):
             begin = block * 64
             lanes = min(64, channels - begin)
-            where = image * features + phase * channels + begin
+            where = square * features + phase * channels + begin
             for k in range(columns):
                 conjugate = numbers[k, side - 1] < 0  # the other half of this column follows from this one
                 scale = (ONE if k == 0 or 2 * k == side else TWO) / np.float32(side * side)
@@ -212,12 +230,13 @@ def restore_images(spectrum, images, side, stride, cosines, sines, numbers, firs
                 for x in range(min(side, wide)):
                     at = ((image * height + y * stride + top) * width + x * stride + left) * channels + begin
                     pixel, a, b = pixels[at:], cosine[(min(x, side - x)) * 64 :], sine[(min(x, side - x)) * 64 :]
-                    if 2 * x <= side:
+                    sign = -ONE if 2 * x <= side else ONE
+                    if tiles > 1 and most > step:
                         for c in range(lanes):
-                            pixel[c] = a[c] - b[c]
+                            pixel[c] += a[c] + sign * b[c]
                     else:
                         for c in range(lanes):
-                            pixel[c] = a[c] + b[c]
+                            pixel[c] = a[c] + sign * b[c]
 
 
 @compiled
