@@ -87,9 +87,7 @@ class _SpectralConvolution(torch.autograd.Function):
         dproduct, padded = allocate_spectrum(plan, batch, features) if wanted[0] else (None, None)
         dparts = []
         for number, chunk in enumerate(chunks):
-            real, imaginary = slope[:, 0, :, chunk], slope[:, 1, :, chunk]
-            upper, lower = torch.cat([real, -imaginary], 2), torch.cat([imaginary, real], 2)
-            blocks = torch.cat([upper, lower], 1)  # (bins, 2B, 2O)
+            blocks = complex_blocks(slope[:, 0, :, chunk], slope[:, 1, :, chunk])  # (bins, 2B, 2O)
             if dproduct is not None:
                 kernels = kept[-1] if len(chunks) == 1 else to_spectrum(plan, weight[chunk], stride)
                 multiply_spectra(blocks, kernels, dproduct, added=number > 0)
@@ -100,6 +98,16 @@ class _SpectralConvolution(torch.autograd.Function):
                 dparts.append(_from_spectrum(plan, flat, shape, stride))
         dimages = None if padded is None else _from_spectrum(plan, padded, images.shape, stride)
         return dimages, torch.cat(dparts) if dparts else None, None, None
+
+
+def complex_blocks(real: Tensor, imaginary: Tensor) -> Tensor:
+    """Write complex matrices (bins, B, O) as real ones [[real, -imaginary], [imaginary, real]], (bins, 2B, 2O)."""
+    bins, rows, columns = real.shape
+    blocks = real.new_empty(bins, 2, rows, 2, columns)
+    blocks[:, 0, :, 0], blocks[:, 1, :, 1] = real, real
+    blocks[:, 1, :, 0] = imaginary
+    torch.neg(imaginary, out=blocks[:, 0, :, 1])
+    return blocks.flatten(3).flatten(1, 2)
 
 
 def multiply_spectra_conjugate(spectrum: Tensor, kernels: Tensor, result: Tensor) -> None:

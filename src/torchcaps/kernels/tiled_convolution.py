@@ -22,6 +22,7 @@ from torchcaps.kernels.convolution import (
     Tiling,
     allocate_spectrum,
     cached_spectrum,
+    complex_blocks,
     dft_plan,
     from_spectrum,
     multiply_spectra,
@@ -98,12 +99,7 @@ class _TiledConvolution(torch.autograd.Function):
         for number, chunk in enumerate(_chunks(images, outputs, stride, tiles)):
             slope = to_spectrum(plan, slopes[chunk], 1, tiles.output)
             count = slope.shape[1] // 2
-            blocks = slope.new_empty(
-                plan.bins, 2 * count, 2 * outputs
-            )  # real and imaginary parts, as in ``convolution``
-            blocks[:, :, :outputs] = slope
-            blocks[:, :count, outputs:] = -slope[:, count:]
-            blocks[:, count:, outputs:] = slope[:, :count]
+            blocks = complex_blocks(slope[:, :count], slope[:, count:])  # (bins, 2B, 2O)
             del slope
             if dimages is not None and kernels is not None:
                 dproduct, padded = allocate_spectrum(plan, count, features)
