@@ -161,8 +161,8 @@ def not_ahead(folder: Path) -> str:
                 elif wanted and row["task"] == "training" and ratio < TARGET:
                     lines.append(f"- {title}: {what}: {ratio:.2f} times as fast as before, target {TARGET}.")
     words = """Taken from the sections below: forms that are more than 3 % faster than ours on one thread, unmet
-targets, and steps that became slower. A section that names a commit was measured earlier, in batches of 8 and on another
-machine, and may overstate what is left; the section of the specs has the batches in which networks are trained.
+targets, and steps that became slower. A section that names a commit was measured earlier, in batches of 8 and on
+another machine, and may overstate what is left; the section of the specs has the batches in which networks are trained.
 AR CapsNet spends most of a step in 3x3 convolutions; those of stride 2 or with groups are PyTorch's. Where onnxruntime
 is faster for one image, `torchcaps serve` and `torchcaps demo` use it if it is installed.
 """
