@@ -283,7 +283,7 @@ def test_hopeless_cases_are_not_measured() -> None:
 def test_tiles_in_chunks_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of eight images and a last one of three; the gradient of the kernels is a sum over them."""
     images, weight = leaves(19, 16, 32, 24, 9)
-    monkeypatch.setattr(tiled_convolution, "CHUNK", 8 * 2 * 130 * 4 * 16)
+    monkeypatch.setattr(tiled_convolution, "CHUNKS", (8 * 2 * 130 * 4 * 16, 2**30))
     tiles = tiled_convolution.plan_tiles(24, 9, 1)
     chunks = tiled_convolution._chunks(images, 32, 1, tiles)
     assert [chunk.stop for chunk in chunks] == [8, 16, 19]

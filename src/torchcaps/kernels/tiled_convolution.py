@@ -30,7 +30,7 @@ from torchcaps.kernels.convolution import (
     to_spectrum,
 )
 
-CHUNK = 2**19  # numbers of an image spectrum that is computed at once
+CHUNKS = 2**19, 2**21  # fewest and most numbers of an image spectrum that is computed at once
 
 
 def tiled_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
@@ -117,8 +117,9 @@ class _TiledConvolution(torch.autograd.Function):
 
 
 def _chunks(images: Tensor, outputs: int, stride: int, tiles: Tiles) -> list[slice]:
-    """Ranges of images whose spectra have about ``CHUNK`` numbers, or half as many as those of the kernels."""
+    """Ranges of images whose spectra have half as many numbers as those of the kernels, within ``CHUNKS``."""
+    fewest, most = CHUNKS
     features = 2 * tiles.plan.bins * stride**2 * images.shape[1]
-    step = max(1, max(CHUNK, features * outputs // 2) // (features * tiles.image.tiles**2))
+    step = max(1, max(fewest, min(most, features * outputs // 2)) // (features * tiles.image.tiles**2))
     step -= step % ROWS if step > ROWS else 0  # our matrix products need a multiple
     return [slice(start, min(start + step, len(images))) for start in range(0, len(images), step)]
