@@ -384,7 +384,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
     "step-later-routings": ("Routings that came after the five papers, in batches of 32", steps),
     "step": ("All models: time", steps),
     "memory": ("All models: memory", memory),
-    "memory-32": ("CapsNet of paper size in batches of 32: memory", memory),
+    "memory-32": ("Fourier convolutions: memory of networks of paper size in batches of 32", memory),
     "growth": ("Scaling", growth),
     "malloc": ("Memory allocator", allocator),
     "data": ("Datasets", data),
