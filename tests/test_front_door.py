@@ -41,10 +41,10 @@ def test_import_changes_nothing_in_the_process() -> None:
         "ctypes.CDLL.__getattr__ = lambda self, name: (asked.append(name), find(self, name))[1]\n"
         "before = dict(os.environ); import torchcaps\n"
         "print('mallopt' in asked, dict(os.environ) == before)\n"
-        "torchcaps.tune_process(); print('mallopt' in asked)\n"
+        "torchcaps.tune_process(); print('mallopt' in asked, 'THP_MEM_ALLOC_ENABLE' in os.environ)\n"
     )
     called = str(sys.platform.startswith("linux"))
-    assert python(watch).split() == ["False", "True", called]
+    assert python(watch).split() == ["False", "True", called, called]
 
 
 @pytest.mark.parametrize("name", PROMISED)

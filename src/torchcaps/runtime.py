@@ -18,13 +18,15 @@ def tune_process() -> bool:
     """Keep freed memory in the process and let idle OpenMP threads sleep; return whether the allocator was tuned.
 
     By default glibc returns large blocks to the system on every free, and the next tensor of that size pays for fresh
-    pages. For the tensors of a capsule network this costs more than the arithmetic, see docs/performance.md. The
+    pages. For the tensors of a capsule network this costs more than the arithmetic, see docs/performance.md. Blocks of
+    gigabytes are returned all the same, so PyTorch is told to ask for huge pages, of which there are fewer. The
     command line calls this function; ``import torchcaps`` does not. In a program of your own, call it before
     ``import torch``, because OpenMP reads its settings only once. ``TORCHCAPS_MALLOC=0`` leaves the allocator alone.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads slow down small operations
     if not sys.platform.startswith("linux") or os.environ.get("TORCHCAPS_MALLOC") == "0":
         return False
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # read by PyTorch at its first allocation
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # not glibc
