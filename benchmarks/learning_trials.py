@@ -92,6 +92,14 @@ def rms(
     return chosen | {"options": chosen["options"] | {"normalization": "rms"} | options}
 
 
+def toys_rms(weight_decay: float = 0.0, warp: str = "", size: int = 32, rate: float = 0.006) -> dict[str, Any]:
+    """Five epochs on smallNORB with normalized poses; ``warp`` is added to the augmentation."""
+    chosen = rms() | toys(size, 5) | peak(rate)
+    if warp:
+        chosen["augmentation"] = f"{warp},crop=32,normalized-brightness=0.2471,normalized-contrast=0.8"
+    return chosen | ({"optimizer": "adamw", "weight_decay": weight_decay} if weight_decay else {})
+
+
 def pooling(weight_decay: float = 0.0, epochs: int = 6, rate: float = 0.003) -> dict[str, Any]:
     """Train hahn2019's network for novel sides, with average pooling."""
     chosen = {"model": "resnet20", "options": {"trunk": "convnet7", "head": "average"}} | toys(64, epochs) | peak(rate)
@@ -199,6 +207,12 @@ TRIALS: dict[str, Trial] = {
     "toys, 5 epochs, rms, cross-entropy": Trial(rms() | toys(32, 5) | peak(0.006) | {"loss": "cross-entropy"}),
     "toys, 5 epochs, rms, floor 0.3": Trial(rms(variance_floor=0.3) | toys(32, 5) | peak(0.006)),
     "toys, 5 epochs, rms, 3 iterations": Trial(rms(3) | toys(32, 5) | peak(0.006)),
+    "toys, 5 epochs, rms, weight decay 0.3": Trial(toys_rms(0.3)),
+    "toys, 5 epochs, rms, weight decay 1": Trial(toys_rms(1.0)),
+    "toys, 5 epochs, rms, flipped": Trial(toys_rms(warp="flip=0.5")),
+    "toys, 5 epochs, rms, scaled by 0.2": Trial(toys_rms(warp="scale=0.2")),
+    "toys, 5 epochs, rms, scaled by 0.2, sheared, turned": Trial(toys_rms(warp="rotate=10,shear=10,scale=0.2")),
+    "toys, 5 epochs, rms, batch 16, peak 0.004": Trial(toys_rms(size=16, rate=0.004)),
     "toys, plain CNN, 3 epochs": Trial(
         {"model": "cnn-hinton2018", "options": {"hidden": 160}} | toys(64, 3) | peak(0.002)
     ),
