@@ -42,6 +42,7 @@ PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "capsnet-40, peak 0.0015": ("gu2021/capsnet-matched", peak(0.0015, 4)),
     "convnet-avg-40": ("gu2021/convnet-avg-narrow-matched", peak(0.004, 4)),
     "convnet-avg-40, peak 0.01": ("gu2021/convnet-avg-narrow-matched", peak(0.01, 4)),
+    "convnet-avg-40, 24 epochs": ("gu2021/convnet-avg-narrow-matched", peak(0.004, 24)),
     "aff-capsnet-40": ("gu2021/aff-capsnet-matched", peak(0.003, 4)),
     "aff-capsnet-40, peak 0.006": ("gu2021/aff-capsnet-matched", peak(0.006, 4)),
     "g-capsnet-fc-cifar10": ("chen2019/fc-cifar10", {"epochs": 10}),
