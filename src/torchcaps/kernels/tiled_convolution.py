@@ -8,6 +8,7 @@ own for the matrix products. Images are processed in chunks, whose spectra are d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from torchcaps.kernels.convolution import (
 )
 
 CHUNKS = 2**19, 2**21  # fewest and most numbers of an image spectrum that is computed at once
+LARGEST_SPECTRUM = 2**22  # numbers of a kernel spectrum that is held together with its gradient
 
 
 def tiled_convolution(images: Tensor, weight: Tensor, stride: int) -> Tensor:
@@ -90,30 +92,44 @@ class _TiledConvolution(torch.autograd.Function):
             dw = conv2d_weight(images, weight.shape, slopes, stride) if wanted[1] else None
             return di, dw, None, None
         (outputs, inputs, kernel, _), size = weight.shape, images.shape[2]
-        features = stride**2 * inputs
-        tiles = plan_tiles(size, kernel, stride)
-        plan = tiles.plan
-        kernels = to_spectrum(plan, weight, stride) if wanted[0] else None
-        dimages = images.new_zeros(len(images), size, size, inputs) if wanted[0] else None
-        dkernels, flat = allocate_spectrum(plan, outputs, features)
-        for number, chunk in enumerate(_chunks(images, outputs, stride, tiles)):
-            slope = to_spectrum(plan, slopes[chunk], 1, tiles.output)
-            count = slope.shape[1] // 2
-            blocks = complex_blocks(slope[:, :count], slope[:, count:])  # (bins, 2B, 2O)
-            del slope
-            if dimages is not None and kernels is not None:
-                dproduct, padded = allocate_spectrum(plan, count, features)
-                multiply_spectra(blocks, kernels, dproduct)
-                from_spectrum(plan, padded, dimages[chunk], stride, tiles.image)
-                del dproduct, padded
-            if wanted[1]:
-                spectrum = to_spectrum(plan, images[chunk], stride, tiles.image)
-                multiply_spectra(blocks.transpose(1, 2), spectrum, dkernels, added=number > 0)
-        dweight = weight.new_empty(outputs, kernel, kernel, inputs) if wanted[1] else None
-        if dweight is not None:
-            from_spectrum(plan, flat, dweight, stride)
-        di, dw = (None if each is None else each.permute(0, 3, 1, 2) for each in (dimages, dweight))
+        if 2 * plan_tiles(size, kernel, stride).plan.bins * stride**2 * inputs * outputs <= LARGEST_SPECTRUM:
+            return *_gradients(images, weight, slopes, stride, wanted), None, None
+        # The spectra of large kernels and of their gradient are not held at the same time.
+        di, _ = _gradients(images, weight, slopes, stride, (wanted[0], False))
+        _, dw = _gradients(images, weight, slopes, stride, (False, wanted[1]))
         return di, dw, None, None
+
+
+def _gradients(
+    images: Tensor, weight: Tensor, slopes: Tensor, stride: int, wanted: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the images and of the kernels, where wanted."""
+    (outputs, inputs, kernel, _), size = weight.shape, images.shape[2]
+    features = stride**2 * inputs
+    tiles = plan_tiles(size, kernel, stride)
+    plan = tiles.plan
+    kernels = to_spectrum(plan, weight, stride) if wanted[0] else None
+    dimages = images.new_zeros(len(images), size, size, inputs) if wanted[0] else None
+    dkernels, flat = allocate_spectrum(plan, outputs, features) if wanted[1] else (None, None)
+    for number, chunk in enumerate(_chunks(images, outputs, stride, tiles)):
+        slope = to_spectrum(plan, slopes[chunk], 1, tiles.output)
+        count = slope.shape[1] // 2
+        blocks = complex_blocks(slope[:, :count], slope[:, count:])  # (bins, 2B, 2O)
+        del slope
+        if dimages is not None and kernels is not None:
+            dproduct, padded = allocate_spectrum(plan, count, features)
+            multiply_spectra(blocks, kernels, dproduct)
+            from_spectrum(plan, padded, dimages[chunk], stride, tiles.image)
+            del dproduct, padded
+        if dkernels is not None:
+            spectrum = to_spectrum(plan, images[chunk], stride, tiles.image)
+            multiply_spectra(blocks.transpose(1, 2), spectrum, dkernels, added=number > 0)
+    dweight = None
+    if flat is not None:
+        dweight = weight.new_empty(outputs, kernel, kernel, inputs)
+        from_spectrum(plan, flat, dweight, stride)
+    di, dw = (None if each is None else each.permute(0, 3, 1, 2) for each in (dimages, dweight))
+    return di, dw
 
 
 def _chunks(images: Tensor, outputs: int, stride: int, tiles: Tiles) -> list[slice]:
