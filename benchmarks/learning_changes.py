@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn, optim
+from torch import nn, optim
 
 from torchcaps.layers import Capsules
 from torchcaps.layers.nonlinearity import TypeBatchNorm
@@ -17,15 +17,14 @@ from torchcaps.models.hinton2018 import MatrixCapsNet
 from torchcaps.train.optimizers import OptimizerRecord, optimizers
 
 Change = Callable[[MatrixCapsNet], None]
-ADAM_STATE = frozenset({"step", "exp_avg", "exp_avg_sq"})
 
 
 def register(name: str, kind: type[optim.Optimizer], **settings: Any) -> dict[str, str]:
     """Register an optimizer for a trial; return the setting that chooses it."""
     if name not in optimizers:
         build = partial(kind, **settings)
-        record = OptimizerRecord(name, "trial", kind, lambda parameters, rate: build(parameters, lr=rate), ADAM_STATE)
-        optimizers.add(record)
+        state = optimizers.get("adam").state
+        optimizers.add(OptimizerRecord(name, "trial", kind, lambda parameters, rate: build(parameters, lr=rate), state))
     return {"optimizer": name}
 
 
@@ -206,47 +205,3 @@ def rates(convolutions: float = 1.0, transforms: float = 1.0, vectors: float = 1
     name = f"adam-{convolutions}-{transforms}-{vectors}"
     factors = {4: convolutions, 3: transforms, 1: vectors}
     return register(name, type(name, (AdamByRank,), {"factors": factors}))
-
-
-def orthogonalize(matrix: Tensor, steps: int = 5) -> Tensor:
-    """Replace the singular values of a matrix by about 1, by a Newton-Schulz iteration."""
-    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    wide = wide / (wide.norm() + 1e-12)
-    for _ in range(steps):
-        gram = wide @ wide.T
-        wide = 3.4445 * wide + (-4.7750 * gram + 2.0315 * gram @ gram) @ wide
-    return wide if matrix.shape[0] <= matrix.shape[1] else wide.T
-
-
-class Muon(optim.Adam):
-    """Orthogonalized momentum for matrices; Adam for vectors."""
-
-    momentum = 0.95
-    scale = 1.0
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        held: list[tuple[nn.Parameter, Tensor]] = []
-        for group in self.param_groups:
-            for each in group["params"]:
-                if each.ndim < 3 or each.grad is None:
-                    continue
-                gradient = each.grad
-                average = self.state[each].setdefault("momentum", torch.zeros_like(gradient))
-                average.lerp_(gradient, 1 - self.momentum)
-                chosen = gradient.lerp(average, self.momentum)
-                flat = chosen.flatten(1) if each.ndim == 4 else chosen.flatten(0, 1)
-                size = 0.2 * max(flat.shape) ** 0.5 * self.scale
-                each.sub_(orthogonalize(flat).view_as(each), alpha=size * group["lr"])
-                held.append((each, gradient))
-                each.grad = None
-        found = super().step(closure)
-        for each, gradient in held:
-            each.grad = gradient
-        return found
-
-
-def muon(momentum: float = 0.95, scale: float = 1.0) -> dict[str, str]:
-    """Muon, whose updates are as large as those of Adam."""
-    name = f"muon-{momentum}-{scale}"
-    return register(name, type(name, (Muon,), {"momentum": momentum, "scale": scale}))

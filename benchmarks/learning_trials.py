@@ -18,7 +18,6 @@ from benchmarks.learning_changes import (
     adam,
     averaged,
     drop_primary_capsules,
-    muon,
     normalize_by_batch,
     normalize_features,
     rates,
@@ -39,6 +38,7 @@ from torchcaps.train import resolve, training_splits
 
 TARGET = Path("results/learning/trials.json")
 ONE_CYCLE = "one-cycle:{}:0.1"
+MUON = {"optimizer": "muon"}
 BASE: dict[str, Any] = {
     "model": "matrix-capsnet",
     "data": "mnist",
@@ -136,8 +136,8 @@ TRIALS: dict[str, Trial] = {
     "floor 1, 3 iterations": Trial(em(3, variance_floor=1.0)),
     "clipping at 0.3": Trial(em(clip=0.3)),
     "Adam 0.9, 0.99": Trial(em() | adam(0.9, 0.99)),
-    "Muon": Trial(em() | muon()),
-    "floor 1, Muon": Trial(em(variance_floor=1.0) | muon()),
+    "Muon": Trial(em() | MUON),
+    "floor 1, Muon": Trial(em(variance_floor=1.0) | MUON),
     "convolutions x0.3": Trial(em() | rates(0.3)),
     "convolutions x0.3, transforms x2": Trial(em() | rates(0.3, 2.0)),
     "vectors x0.3": Trial(em() | rates(1.0, 1.0, 0.3)),

@@ -36,6 +36,7 @@ MODELS = {
     "tiny": {"model": "tiny", "learning_rate": 0.01},  # has dropout
     "capsnet": {"model": "capsnet", "options": {"filters": 8, "types": 2, "hidden": [16, 16]}},
     "rmsprop": {"model": "tiny", "optimizer": "rmsprop", "schedule": "exponential:0.9:5"},
+    "muon": {"model": "capsnet", "options": {"filters": 8, "types": 2, "hidden": [16, 16]}, "optimizer": "muon"},
     "one-cycle": {"model": "tiny", "schedule": "one-cycle:0.02:0.2", "clip_norm": 0.5, "weight_decay": 0.01},
 }
 
@@ -69,6 +70,7 @@ def same_weights(one: RunFolder, other: RunFolder) -> bool:
         ("tiny", "writing", 4),
         ("capsnet", "step", 3),
         ("rmsprop", "step", 8),
+        ("muon", "step", 8),
         ("one-cycle", "step", 5),
     ],
 )

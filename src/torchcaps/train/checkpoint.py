@@ -96,12 +96,12 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> Train
                 continue
             number = int(index) if index.isdecimal() and len(index) < 10 else -1
             wanted = None if number not in state else () if entry == "step" else tuple(parameters[number].shape)
-            if tuple(file.get_slice(name).get_shape()) != wanted or entry not in names:
+            if tuple(file.get_slice(name).get_shape()) != wanted or entry not in names[number]:
                 raise TorchcapsError(f"{path} does not fit this optimizer: the state '{name[:100]}' is unexpected")
             _check_type(path, file, name, FLOATS)
             state[number][entry] = _read_finite(path, file, name, torch.float32)
         for number, entries in state.items():
-            if entries and entries.keys() != names:
+            if entries and entries.keys() != names[number]:
                 raise TorchcapsError(f"{path} does not fit this optimizer: the state {number} is incomplete")
     _fill_model(model, model_tensors)
     for number, parameter in enumerate(parameters):

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch import nn, optim
+from torch import Tensor, nn, optim
 
 from torchcaps.errors import TorchcapsError, unknown_name
 from torchcaps.registry import Registry
+from torchcaps.train.muon import ADAM_STATE, Muon, state_of
 
 if TYPE_CHECKING:
     from torchcaps.train.config import RunConfig
@@ -20,13 +21,13 @@ DECAY_FROM = 0.3  # fraction of the steps after which one-cycle decays
 
 @dataclass(frozen=True)
 class OptimizerRecord:
-    """An optimizer by name. ``state`` are the tensors that it keeps for each parameter, which a checkpoint holds."""
+    """An optimizer by name. ``state`` gives the tensors that it keeps for a parameter, which a checkpoint holds."""
 
     name: str
     description: str
     kind: type[optim.Optimizer]
     build: Callable[[Iterable[nn.Parameter], float], optim.Optimizer]
-    state: frozenset[str]
+    state: Callable[[Tensor], frozenset[str]]
 
 
 optimizers: Registry[OptimizerRecord] = Registry("optimizer")
@@ -36,7 +37,7 @@ optimizers.add(
         "Adam with betas 0.9 and 0.999",
         optim.Adam,
         lambda parameters, rate: optim.Adam(parameters, lr=rate, fused=True),
-        frozenset({"step", "exp_avg", "exp_avg_sq"}),
+        lambda parameter: ADAM_STATE,
     )
 )
 optimizers.add(
@@ -45,7 +46,7 @@ optimizers.add(
         "Adam with decoupled weight decay 0.01",
         optim.AdamW,
         lambda parameters, rate: optim.AdamW(parameters, lr=rate, weight_decay=0.01, fused=True),
-        frozenset({"step", "exp_avg", "exp_avg_sq"}),
+        lambda parameter: ADAM_STATE,
     )
 )
 optimizers.add(
@@ -54,7 +55,7 @@ optimizers.add(
         "RMSprop with alpha 0.9",
         optim.RMSprop,
         lambda parameters, rate: optim.RMSprop(parameters, lr=rate, alpha=0.9),
-        frozenset({"step", "square_avg"}),
+        lambda parameter: frozenset({"step", "square_avg"}),
     )
 )
 optimizers.add(
@@ -63,7 +64,16 @@ optimizers.add(
         "Stochastic gradient descent with momentum 0.9",
         optim.SGD,
         lambda parameters, rate: optim.SGD(parameters, lr=rate, momentum=0.9),
-        frozenset({"momentum_buffer"}),
+        lambda parameter: frozenset({"momentum_buffer"}),
+    )
+)
+optimizers.add(
+    OptimizerRecord(
+        "muon",
+        "Muon for kernels of convolutions, Adam for other parameters",
+        Muon,
+        Muon,
+        state_of,
     )
 )
 
@@ -87,9 +97,10 @@ def make_optimizer(model: nn.Module, config: RunConfig) -> optim.Optimizer:
     return optimizer
 
 
-def state_names(optimizer: optim.Optimizer) -> frozenset[str]:
-    """Names of the tensors that an optimizer keeps for each parameter."""
-    return next(record.state for record in optimizers if record.kind is type(optimizer))
+def state_names(optimizer: optim.Optimizer) -> list[frozenset[str]]:
+    """Names of the tensors that an optimizer keeps, for each of its parameters."""
+    state = next(record.state for record in optimizers if record.kind is type(optimizer))
+    return [state(parameter) for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def make_schedule(text: str, learning_rate: float = 1.0, steps: int = 1) -> Schedule:
