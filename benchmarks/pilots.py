@@ -25,7 +25,17 @@ from torchcaps.train import RunConfig, resolve, training_splits
 TARGET = Path("results/learning/pilots.json")
 VALIDATED = 6_000
 # What a pilot is told apart by, and what the page shows of it.
-RECIPE = ("epochs", "steps", "train_images", "batch_size", "schedule", "weight_decay", "options", "augmentation")
+RECIPE = (
+    "epochs",
+    "steps",
+    "train_images",
+    "batch_size",
+    "optimizer",
+    "schedule",
+    "weight_decay",
+    "options",
+    "augmentation",
+)
 
 
 def peak(rate: float, epochs: int) -> dict[str, Any]:
@@ -33,6 +43,7 @@ def peak(rate: float, epochs: int) -> dict[str, Any]:
     return {"schedule": f"one-cycle:{rate:g}:0.1", "epochs": epochs}
 
 
+MUON = {"optimizer": "muon"}
 # Training of a spec, and what differs from its desk profile.
 PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "capsnet-mnist": ("gu2021/capsnet-mnist", {}),
@@ -45,7 +56,12 @@ PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "convnet-avg-40, 24 epochs": ("gu2021/convnet-avg-narrow-matched", peak(0.004, 24)),
     "aff-capsnet-40": ("gu2021/aff-capsnet-matched", peak(0.003, 4)),
     "aff-capsnet-40, peak 0.006": ("gu2021/aff-capsnet-matched", peak(0.006, 4)),
+    "capsnet-40, Muon": ("gu2021/capsnet-matched", MUON | peak(0.004, 6)),
+    "convnet-avg-40, Muon": ("gu2021/convnet-avg-narrow-matched", MUON | peak(0.012, 6)),
+    "aff-capsnet-40, Muon": ("gu2021/aff-capsnet-matched", MUON | peak(0.006, 6)),
     "g-capsnet-fc-cifar10": ("chen2019/fc-cifar10", {"epochs": 10}),
+    "g-capsnet-fc-cifar10, Muon": ("chen2019/fc-cifar10", MUON | peak(0.004, 10)),
+    "ar-capsnet-cifar10, Muon": ("choi2019/ar-cifar10-4-16-moved", MUON | peak(0.01, 12)),
     "ar-capsnet-cifar10": ("choi2019/ar-cifar10-4-16", {"epochs": 8}),
 }
 
@@ -79,12 +95,14 @@ def main() -> None:
         recipe = {key: config.model_dump(mode="json")[key] for key in RECIPE}
         rows = read_json(TARGET)["rows"] if TARGET.is_file() else []
         key = {"name": name, "training": PILOTS[name][0], "recipe": recipe}
+        environment = describe_environment()
         if given.list or any(all(row[part] == key[part] for part in key) for row in rows):
             print(name, *key.values(), flush=True)
             continue
         found = run_pilot(config)
         rows = read_json(TARGET)["rows"] if TARGET.is_file() else []
-        write_json(TARGET, {"rows": [*rows, key | found], "environment": describe_environment()})
+        row = key | found | {"commit": environment["commit"]}
+        write_json(TARGET, {"rows": [*rows, row], "environment": environment})
         print(name, found.get("error") or found["points"][-1], flush=True)
 
 

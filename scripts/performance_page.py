@@ -354,6 +354,7 @@ def pilots(result: Result) -> str:
             [
                 row["name"],
                 f"`{row['training']}`",
+                recipe.get("optimizer", "adam"),
                 f"`{recipe['schedule']}`",
                 str(recipe["batch_size"]),
                 *(found or ["failed", "", ""]),
@@ -363,7 +364,7 @@ def pilots(result: Result) -> str:
 images: the accuracy to expect, and its cost. Kinds of training that are not listed have had no pilot.
 `python -m benchmarks.pilots` repeats them.
 """
-    columns = ["pilot", "training", "schedule", "batch", "validation accuracy", "images", "core-seconds"]
+    columns = ["pilot", "training", "optimizer", "schedule", "batch", "validation accuracy", "images", "core-seconds"]
     return f"{words}\n{table(columns, rows)}\n"
 
 
