@@ -48,16 +48,20 @@ class Muon(optim.Adam):
         super().__init__(groups, lr=lr, fused=True)
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         every = self.param_groups
         for group in every:
             if is_kernel(group["params"][0]):
                 self._step_kernels(group)
         self.param_groups = [group for group in every if not is_kernel(group["params"][0])]
         try:
-            loss: float | None = super().step(closure)
-            return loss
+            super().step()
         finally:
             self.param_groups = every
+        return loss
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         optim.Optimizer.__setstate__(self, state)  # Adam's expects its own state for every parameter
