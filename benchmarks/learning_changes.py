@@ -73,6 +73,20 @@ def start_poses_at_identity(factor: float) -> Change:
     return change
 
 
+def start_as_rotations(spread: float) -> Change:
+    """Start all matrices of a parent type near a random orthogonal one of its own, so that parent types differ."""
+
+    def change(model: MatrixCapsNet) -> None:
+        for weight in (each for each in model.capsules.parameters() if each.ndim == 3):  # (I, 4, J * 4)
+            parents = weight.shape[2] // 4
+            turns = torch.linalg.qr(torch.randn(parents, 4, 4))[0].transpose(0, 1)  # (4, J, 4)
+            noise = spread * torch.randn(len(weight), 4, parents, 4)
+            with torch.no_grad():
+                weight.copy_((turns + noise).view_as(weight))
+
+    return change
+
+
 def start_filters_as_cosines(gain: float) -> Change:
     """Start the first convolution with cosines of rising frequency, each with both signs."""
 

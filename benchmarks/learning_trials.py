@@ -25,6 +25,7 @@ from benchmarks.learning_changes import (
     scale_convolution,
     scale_primary_poses,
     shift_primary_activations,
+    start_as_rotations,
     start_filters_as_cosines,
     start_poses_at_identity,
     widen_class_logits,
@@ -66,6 +67,11 @@ def em(iterations: int = 2, start: str = "identity", clip: float | None = 1.0, *
 def batches(size: int, images: int = 12_800) -> dict[str, Any]:
     """As many steps as the images need."""
     return {"batch_size": size, "steps": images // size}
+
+
+def one_epoch() -> dict[str, Any]:
+    """One epoch of 54,000 digits, evaluated on the other 6,000."""
+    return batches(32, 54_000) | {"validation": 0.1}
 
 
 def toys(size: int, epochs: float = 1) -> dict[str, Any]:
@@ -186,6 +192,13 @@ TRIALS: dict[str, Trial] = {
     "batch norm of poses by type, floor 1": Trial(em(variance_floor=1.0), normalize_by_batch),
     "one epoch, rms": Trial(rms() | batches(32, 58_000)),
     "one epoch, rms, batch 16, peak 0.007": Trial(rms() | batches(16, 58_000) | peak(0.007)),
+    "one epoch, rms, 6,000 validation digits": Trial(rms() | one_epoch()),
+    "one epoch, rms, Muon, 6,000 validation digits": Trial(rms() | MUON | one_epoch()),
+    "one epoch, rms, Muon, a rotation per parent, 6,000 validation digits": Trial(
+        rms() | MUON | one_epoch(), start_as_rotations(0.1)
+    ),
+    "toys, 5 epochs, rms, Muon": Trial(toys_rms() | MUON),
+    "toys, 5 epochs, rms, Muon, a rotation per parent": Trial(toys_rms() | MUON, start_as_rotations(0.1)),
     "toys, 5 epochs, floor 1": Trial(em(variance_floor=1.0) | toys(32, 5) | peak(0.006)),
     "toys, 5 epochs, rms": Trial(rms() | toys(32, 5) | peak(0.006)),
     "toys, 5 epochs, rms, weight decay 0.1": Trial(

@@ -24,10 +24,15 @@ JITTER = "shift=2,normalized-contrast=0.8,normalized-brightness=0.2"
 SMALL = {"filters": 8, "types": 2, "hidden": [16, 16]}
 CASES = {
     "capsnet": {"model": "capsnet", "options": SMALL},
-    # The norm of the gradient is that of all processes together; contrast is drawn for the global batch.
-    "clipped": {"model": "capsnet", "options": SMALL, "clip_norm": 0.05, "augmentation": JITTER},
-    # Momentum of whole kernels, of which a process holds a shard.
-    "muon": {"model": "capsnet", "options": SMALL, "optimizer": "muon"},
+    # The norm of the gradient is that of all processes together; contrast is drawn for the global batch; Muon needs
+    # whole kernels, of which a process may hold a shard.
+    "clipped": {
+        "model": "capsnet",
+        "options": SMALL,
+        "clip_norm": 0.05,
+        "augmentation": JITTER,
+        "optimizer": "muon",
+    },
     # Batch statistics; without dropout, whose random numbers belong to a process.
     "ar-capsnet": {"model": "ar-capsnet", "options": SMALL | {"primary_size": 4, "capsule_size": 4, "dropout": 0.0}},
     # A routing that learns outside backpropagation, and a decoder without a gradient.

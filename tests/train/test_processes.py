@@ -28,7 +28,7 @@ from torchcaps.train.sampler import batch_indices, shard_of
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize("pair", ["capsnet/ddp", "capsnet-l1/ddp", "clipped/fsdp", "muon/fsdp"])
+@pytest.mark.parametrize("pair", ["capsnet/ddp", "capsnet-l1/ddp", "clipped/fsdp"])
 def test_two_processes_end_with_the_weights_of_one(tmp_path: Path, pair: str) -> None:
     """The quick form of ``python -m tests.train.measure_processes``, which tries other pairs."""
     row = measure(pair, tmp_path)
