@@ -95,7 +95,7 @@ def test_trials_pilots_and_rates_have_sections(script: dict[str, Any], tmp_path:
     rate = {"kind": "CapsNet, MNIST", "training": "sabour2017/capsnet", "steps": 150}
     rate |= {"suggested": 0.004, "validation_accuracy": accuracies, "peak": 0.004}
     pilot = {"name": "avg", "training": "gu2021/avg", "points": CURVE}
-    pilot |= {"recipe": {"schedule": "one-cycle:0.004:0.1", "batch_size": 64}}
+    pilot |= {"recipe": {"optimizer": "muon", "schedule": "one-cycle:0.004:0.1", "batch_size": 64}}
     trial = {"name": "identity", "seed": 0, "points": CURVE}
     gradient = {"iterations": 3, "layer": "class capsules"}
     gradient |= {"median_norm": 1.9, "largest_norm": 8.67, "cosine_with_2": 0.21}
@@ -114,8 +114,8 @@ def test_trials_pilots_and_rates_have_sections(script: dict[str, Any], tmp_path:
     by_peak = "0.002: 98.0%, 0.004: 98.5%, 0.008: diverged"
     assert f"| CapsNet, MNIST | `sabour2017/capsnet` | 0.004 | {by_peak} | 150 | 0.004 |" in page
     assert "| other | `sabour2017/capsnet` | none |" in page
-    assert "| avg | `gu2021/avg` | `one-cycle:0.004:0.1` | 64 | 99.10% | 120,000 | 101 |" in page
-    assert "| too fast | `gu2021/avg` | `one-cycle:0.004:0.1` | 64 | failed |  |  |" in page
+    assert "| avg | `gu2021/avg` | muon | `one-cycle:0.004:0.1` | 64 | 99.10% | 120,000 | 101 |" in page
+    assert "| too fast | `gu2021/avg` | muon | `one-cycle:0.004:0.1` | 64 | failed |  |  |" in page
     assert "| identity | 0 | 120,000 | 99.10% | 101 |" in page
     assert "| random | 0 |  | failed |  |" in page
     assert "| 3 | class capsules | 1.9 | 8.7 | 0.21 |" in page
