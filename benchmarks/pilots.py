@@ -57,7 +57,7 @@ PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "aff-capsnet-40": ("gu2021/aff-capsnet-matched", peak(0.003, 4)),
     "aff-capsnet-40, peak 0.006": ("gu2021/aff-capsnet-matched", peak(0.006, 4)),
     "capsnet-40, Muon": ("gu2021/capsnet-matched", MUON | peak(0.004, 6)),
-    "convnet-avg-40, Muon": ("gu2021/convnet-avg-narrow-matched", MUON | peak(0.012, 6)),
+    "convnet-avg-40, Muon": ("gu2021/convnet-avg-narrow-matched", MUON | peak(0.012, 5)),
     "aff-capsnet-40, Muon": ("gu2021/aff-capsnet-matched", MUON | peak(0.006, 6)),
     "g-capsnet-fc-cifar10": ("chen2019/fc-cifar10", {"epochs": 10}),
     "g-capsnet-fc-cifar10, Muon": ("chen2019/fc-cifar10", MUON | peak(0.004, 10)),
