@@ -280,8 +280,10 @@ def test_hopeless_cases_are_not_measured() -> None:
         assert not worth_measuring(Case(**{**vars(good), **change}))
 
 
-def test_tiles_in_chunks_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of eight images and a last one of three; the gradient of the kernels is a sum over them."""
+@pytest.mark.parametrize("largest", [0, 2**30])
+def test_tiles_in_chunks_of_images(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
+    """Chunks of eight images and a last one of three; both gradients in one pass over them, or one after the other."""
+    monkeypatch.setattr(tiled_convolution, "LARGEST_SPECTRUM", largest)
     images, weight = leaves(19, 16, 32, 24, 9)
     monkeypatch.setattr(tiled_convolution, "CHUNKS", (8 * 2 * 130 * 4 * 16, 2**30))
     tiles = tiled_convolution.plan_tiles(24, 9, 1)
