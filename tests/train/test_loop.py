@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import shutil
 from pathlib import Path
 
@@ -111,6 +112,18 @@ def test_a_run_stops_once_the_validation_images_are_right_enough(tmp_path: Path)
     _, validation = training_splits(run.config())
     assert evaluate_accuracy(torchcaps.load(run.path), validation).accuracy == progress.best_accuracy
     assert fit_run(run).step == progress.step, "a run that has reached it goes on no further"
+
+
+def test_a_run_far_from_its_target_is_validated_twice_an_epoch(tmp_path: Path) -> None:
+    settings = SETTINGS | {"epochs": 30, "learning_rate": 0.01}
+    run = new_run(resolve(**settings, stop_at_accuracy=0.79), tmp_path / "run")
+    fit_run(run)
+    held = [line for line in read_metrics(run.metrics_file) if line.split == "validation"]
+    best, gaps = 0.0, dict[bool, set[int]]({False: set(), True: set()})
+    for before, line in itertools.pairwise(held):
+        best = max(best, before.accuracy)
+        gaps[best >= 0.6].add(line.step - before.step)
+    assert gaps == {False: {6}, True: {2}}, "an epoch has 12 steps, and 58 % are right at twice the errors of 79 %"
 
 
 def test_only_images_that_test_nothing_can_stop_a_run() -> None:

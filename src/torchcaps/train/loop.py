@@ -51,7 +51,9 @@ from torchcaps.train.tensorboard import SHOWN, TensorBoardImages, open_tensorboa
 log = logging.getLogger(__name__)
 MOST_PREPARATION = 10_000  # images from which a model computes statistics before training, such as their mean
 FEWEST_VALIDATIONS = 4
-MATCHING_VALIDATIONS = 10  # per epoch, for a run that stops at an accuracy: it should not train far past it
+# Validations per epoch of a run that stops at an accuracy: few at first, and more often once it makes at most twice as
+# many errors as it may, since it should not train far past the accuracy.
+EARLY_VALIDATIONS, MATCHING_VALIDATIONS, NEAR_ERRORS = 2, 10, 2
 LOG_EVERY = 50  # steps between two rows of training metrics
 ADVICE = "A lower learning rate often helps. The last good state is in"
 
@@ -151,7 +153,8 @@ def run_training(
     pace = 1.0 if config.margin_pace is None else config.margin_pace
     enough = config.stop_at_accuracy or math.inf
     if enough <= 1:
-        validate_every = min(validate_every, -(-per_epoch // MATCHING_VALIDATIONS))
+        validate_every = min(validate_every, -(-per_epoch // EARLY_VALIDATIONS))
+    validate_every_near = min(validate_every, -(-per_epoch // MATCHING_VALIDATIONS))
     if progress.step > total:
         log.warning("%s is at step %s, past the %s steps of its config: it ends here", run.path, progress.step, total)
     schedule, augment = make_schedule(config.schedule, config.learning_rate, total), Augmentation(config.augmentation)
@@ -178,7 +181,8 @@ def run_training(
     display = Display(run_title(config), progress.step, total, shown=context.is_main)
     with display, stop_requests() as stop_requested:
         while True:
-            due = progress.step % validate_every == 0 or progress.step >= total
+            near = 1 - max(progress.best_accuracy, 0.0) <= NEAR_ERRORS * (1 - enough)
+            due = progress.step % (validate_every_near if near else validate_every) == 0 or progress.step >= total
             if due and progress.validated_at < progress.step:
                 with unsharded(with_loss):
                     accuracy = validation_accuracy(context, model, validation)
