@@ -1,10 +1,15 @@
-"""What was learned from all papers: verdicts by topic, what is open and what it costs, and the compute spent."""
+"""What was learned from all papers: findings and verdicts by topic, what is open, its cost, and the compute spent."""
 
 from __future__ import annotations
 
+import re
+import statistics
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from docs_parts.found import all_evidence
 from docs_parts.marks import Maker, table
@@ -15,9 +20,19 @@ from torchcaps.reproduce.jobs import Job, digest
 from torchcaps.reproduce.report import ClaimVerdicts, describe_verdict, remaining_jobs
 from torchcaps.reproduce.results import CellResult
 from torchcaps.reproduce.spec import TOPICS
-from torchcaps.reproduce.tables import format_value
+from torchcaps.reproduce.tables import format_published, format_value
 from torchcaps.reproduce.verdicts import VERDICTS, ClaimVerdict, ComparisonResult
 from torchcaps.train import RunConfig
+
+FINDINGS = Path(__file__).with_name("learned.yaml")
+FIGURE = re.compile(r"\{([a-z0-9]+)/([^}:]+)(:published)?\}")  # paper, table/cell
+
+
+@cache
+def read_findings() -> dict[str, list[dict[str, Any]]]:
+    """Findings in plain words by topic; the file says what they consist of."""
+    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(FINDINGS.read_text(encoding="utf-8"))
+    return found
 
 
 def learned(results: Path, topic: str) -> str:
@@ -35,7 +50,36 @@ def learned(results: Path, topic: str) -> str:
         for _, each in judged
         if each.verdict == verdict
     ]
-    return "\n".join(lines or ["- Nothing is settled yet."]) + f"\n- {_open(results, claims)}"
+    findings = [found for each in read_findings().get(topic, []) if (found := _finding(results, each))]
+    parts = ["\n".join(f"- {each}" for each in findings)] if findings else []
+    if lines:
+        plural = "claim" if len(lines) == 1 else "claims"
+        summary = f"{len(lines)} tested {plural}, with figures"
+        parts.append(f'<details markdown="1">\n<summary>{summary}</summary>\n\n' + "\n".join(lines) + "\n\n</details>")
+    return "\n\n".join([*(parts or ["Nothing is settled yet."]), _open(results, claims)])
+
+
+def _finding(results: Path, finding: dict[str, Any]) -> str | None:
+    """A finding with its figures; None if one of its claims has another verdict by now."""
+    profiles = dict[str, str]()
+    for path, verdict in finding["claims"].items():
+        paper, _, name = path.partition("/")
+        profile, found = next(each for each in claim_verdicts(results)[paper] if each[1].name == name)
+        if found.verdict != verdict:
+            return None
+        profiles[paper] = profile
+
+    def figure(match: re.Match[str]) -> str:
+        paper, path, published = match.groups()
+        evidence = next(each for each in all_evidence(results)[paper] if each.profile == profiles[paper])
+        cell = evidence.cells[path]
+        if published:
+            assert cell.cell.published is not None
+            return format_published(cell.cell.published)
+        return format_value(statistics.fmean(cell.values.values()), cell.results[0].unit)
+
+    papers = ", ".join(f"[{paper}](papers/{paper}.md)" for paper in profiles)
+    return f"{FIGURE.sub(figure, finding['text'])} ({papers})"
 
 
 def _settled(paper: str, found: ClaimVerdict) -> str:

@@ -17,6 +17,7 @@ from tests.helpers.synthetic_results import ENVIRONMENT
 from torchcaps.cli.settings import parse_settings
 from torchcaps.files import read_json, read_yaml, write_json
 from torchcaps.reproduce.spec import TOPICS, list_papers, load_spec
+from torchcaps.reproduce.verdicts import VERDICTS
 from torchcaps.routing import routings
 from torchcaps.train import resolve
 
@@ -50,6 +51,43 @@ def test_every_claim_has_a_topic_and_every_topic_a_section() -> None:
     assert not missing
     page = (ROOT / "docs" / "learned.md").read_text(encoding="utf-8")
     assert all(page.count(f"docs_pages.py: learned {topic} -->") == 1 for topic in TOPICS)
+
+
+def test_findings_are_about_claims_and_cells_of_the_specs(pages: Any) -> None:
+    for topic, findings in pages.learned.read_findings().items():
+        assert topic in TOPICS
+        for finding in findings:
+            claims = [path.split("/") for path in finding["claims"]]
+            assert {load_spec(paper).claims[name].topic for paper, name in claims} == {topic}
+            assert set(finding["claims"].values()) <= set(VERDICTS[:-1])
+            for paper, path, published in pages.learned.FIGURE.findall(finding["text"]):
+                table, _, cell = path.partition("/")
+                measured = load_spec(paper).tables[table].cells[cell]
+                assert paper in {each for each, _ in claims}
+                assert measured.published is not None or not published
+            assert "{" not in pages.learned.FIGURE.sub("", finding["text"])
+
+
+def test_a_finding_shows_measured_values_while_its_claims_have_their_verdicts(pages: Any, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "results" / "mitterreiter2023", tmp_path / "mitterreiter2023")
+    (finding,) = (
+        each
+        for each in pages.learned.read_findings()["routing"]
+        if "mitterreiter2023/no-parse-tree-in-capsnet" in each["claims"]
+    )
+    assert pages.learned.learned(tmp_path, "routing").startswith(f"- {finding['text'].partition('{')[0]}6.66 %")
+    for path in tmp_path.glob("mitterreiter2023/dynamics/capsnet-static-desk-*.json"):
+        write_json(path, read_json(path) | {"value": 80.0 + 0.1 * read_json(path)["seed"]})
+    forget_results(pages)
+    page = pages.learned.learned(tmp_path, "routing")
+    assert "holds**: Most of the variance of CapsNet's couplings does not depend on the image" in page
+    assert not page.startswith("-")
+
+
+def forget_results(pages: Any) -> None:
+    """Result files are read once for all pages."""
+    pages.all_evidence.cache_clear()
+    pages.learned.claim_verdicts.cache_clear()
 
 
 def test_a_page_without_an_end_and_an_unknown_part_are_refused(pages: Any) -> None:
