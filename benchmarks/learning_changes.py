@@ -124,6 +124,24 @@ def normalize_by_batch(model: MatrixCapsNet) -> None:
         layer.nonlinearity = TypeBatchNorm(layer.routing.shape.parents)
 
 
+def normalize_each_pose(*, primary: bool) -> Change:
+    """Divide each pose of both convolutional layers, and of the primary capsules if asked, by its root mean square."""
+
+    def normalize(pose: torch.Tensor) -> torch.Tensor:
+        return pose * (pose.square().mean(-1, keepdim=True) + 0.01).rsqrt()  # poses below 0.1 stay small
+
+    def normalize_primary(module: nn.Module, inputs: Any, capsules: Capsules) -> Capsules:
+        return capsules._replace(pose=normalize(capsules.pose))
+
+    def change(model: MatrixCapsNet) -> None:
+        for layer in list(model.capsules)[:2]:
+            layer.nonlinearity = normalize
+        if primary:
+            model.primary.register_forward_hook(normalize_primary)
+
+    return change
+
+
 def drop_primary_capsules(share: float, *, types: bool = False) -> Change:
     """Set the activations of a random share of the primary capsules, or of whole types, to zero in training."""
 

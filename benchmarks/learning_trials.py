@@ -19,6 +19,7 @@ from benchmarks.learning_changes import (
     averaged,
     drop_primary_capsules,
     normalize_by_batch,
+    normalize_each_pose,
     normalize_features,
     rates,
     scale_class_lambda,
@@ -72,6 +73,11 @@ def batches(size: int, images: int = 12_800) -> dict[str, Any]:
 def one_epoch() -> dict[str, Any]:
     """One epoch of 54,000 digits, evaluated on the other 6,000."""
     return batches(32, 54_000) | {"validation": 0.1}
+
+
+def five_epochs() -> dict[str, Any]:
+    """Five epochs of 54,000 digits, evaluated on the other 6,000."""
+    return {"epochs": 5, "steps": None, "validation": 0.1}
 
 
 def toys(size: int, epochs: float = 1) -> dict[str, Any]:
@@ -197,6 +203,17 @@ TRIALS: dict[str, Trial] = {
     "one epoch, rms, Muon, a rotation per parent, 6,000 validation digits": Trial(
         rms() | MUON | one_epoch(), start_as_rotations(0.1)
     ),
+    "one epoch, each pose normalized, 6,000 validation digits": Trial(
+        rms() | one_epoch(), normalize_each_pose(primary=False)
+    ),
+    "one epoch, each pose normalized, primary poses too, 6,000 validation digits": Trial(
+        rms() | one_epoch(), normalize_each_pose(primary=True)
+    ),
+    "5 epochs, rms, 6,000 validation digits": Trial(rms() | five_epochs()),
+    "5 epochs, each pose normalized, primary poses too, 6,000 validation digits": Trial(
+        rms() | five_epochs(), normalize_each_pose(primary=True)
+    ),
+    "toys, 5 epochs, each pose normalized, primary poses too": Trial(toys_rms(), normalize_each_pose(primary=True)),
     "toys, 5 epochs, rms, Muon": Trial(toys_rms() | MUON),
     "toys, 5 epochs, rms, Muon, a rotation per parent": Trial(toys_rms() | MUON, start_as_rotations(0.1)),
     "toys, 5 epochs, floor 1": Trial(em(variance_floor=1.0) | toys(32, 5) | peak(0.006)),
