@@ -10,7 +10,7 @@ from docs_parts.found import all_evidence
 from docs_parts.marks import Maker
 from torchcaps.reproduce.estimate import job_cost
 from torchcaps.reproduce.jobs import Job
-from torchcaps.reproduce.report import ClaimVerdicts, judge_paper, remaining_jobs
+from torchcaps.reproduce.report import ClaimVerdicts, claim_costs, judge_paper, remaining_jobs
 from torchcaps.reproduce.report_markdown import claims_table, summary_markdown, untestable_table
 
 NOTHING = "No results yet: `torchcaps reproduce` makes them."
@@ -36,8 +36,13 @@ def claims_tested(results: Path) -> str:
 
 
 def claims_untestable(results: Path) -> str:
-    """Every claim that is not testable yet, with what is missing."""
-    return untestable_table(claim_verdicts(results))
+    """Every claim that is not testable yet, with what is missing and what testing it costs."""
+    claims = claim_verdicts(results)
+    costs = {
+        paper: claim_costs(profiles, claims[paper], [result for each in profiles for result in each.all_results()])
+        for paper, profiles in all_evidence(results).items()
+    }
+    return untestable_table(claims, costs)
 
 
 @cache

@@ -251,3 +251,17 @@ def test_remaining_jobs_are_those_of_untestable_claims_in_profile_desk(weak: Pat
     assert f"<td>{report.cost}</td>" in page.replace("&gt;", ">")
     write_made(weak, "table1/a", [99.2, 99.3, 99.1], profile="desk")
     assert len(report_paper(STRICT, weak).remaining) == 6
+
+
+def test_each_untestable_claim_has_its_own_cost(weak: Path) -> None:
+    report = report_paper(STRICT, weak)
+    untestable = [each.name for _, each in report.claims if each.verdict == "not testable yet"]
+    assert list(report.claim_costs) == untestable
+    assert len(untestable) > 1
+    hours = [cost.core_hours for cost in report.claim_costs.values()]
+    assert min(hours) < report.cost.core_hours < sum(hours), "claims share trainings, and not all of them"
+    index = write_markdown([report], weak / "docs").read_text()
+    rows = index.partition("| missing | core-hours |")[2].splitlines()[2:]
+    assert [row.split(" | ")[-1].removesuffix(" |") for row in rows] == [
+        str(cost) for cost in report.claim_costs.values()
+    ]

@@ -56,6 +56,7 @@ class PaperReport:
     sections: list[Section]
     results: list[CellResult]
     remaining: list[Job]  # what must run before the claims that are not testable yet can be tested
+    claim_costs: dict[str, Cost]  # of testing each of these claims
 
     @property
     def cost(self) -> Cost:
@@ -121,12 +122,28 @@ def remaining_jobs(evidence: Iterable[PaperEvidence], claims: ClaimVerdicts) -> 
     return list(jobs.values())
 
 
+def claim_costs(
+    evidence: Sequence[PaperEvidence], claims: ClaimVerdicts, results: Iterable[CellResult]
+) -> dict[str, Cost]:
+    """Return what testing each claim that is not testable yet costs, by its name.
+
+    Claims share trainings: all of them together cost less than the sum.
+    """
+    known = list(results)
+    return {
+        each[1].name: job_cost(remaining_jobs(evidence, [each]), known)
+        for each in claims
+        if each[1].verdict == "not testable yet"
+    }
+
+
 def report_paper(spec: Spec, folder: Path) -> PaperReport:
     """Collect everything about one paper."""
     evidence = gather_results(spec, folder)
     results = [result for each in evidence for result in each.all_results()]
     claims = judge_paper(evidence)
-    return PaperReport(spec, claims, _sections(evidence), results, remaining_jobs(evidence, claims))
+    costs = claim_costs(evidence, claims, results)
+    return PaperReport(spec, claims, _sections(evidence), results, remaining_jobs(evidence, claims), costs)
 
 
 def read_report(folder: Path, spec: Spec | None = None) -> list[PaperReport]:

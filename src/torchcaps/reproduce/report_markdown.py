@@ -43,8 +43,9 @@ def write_markdown(reports: Sequence[PaperReport], folder: Path) -> Path:
         write_text(folder / f"{report.spec.paper}.md", paper_markdown(report, folder))
     verdicts = {report.spec.paper: report.claims for report in reports}
     costs = {report.spec.paper: report.cost for report in reports}
+    claim_costs = {report.spec.paper: report.claim_costs for report in reports}
     summary = summary_markdown(verdicts, costs, total_cost(reports), link="{}.md")
-    parts = [f"# {TITLE}", summary, HOW_JUDGED, claims_table(verdicts), untestable_table(verdicts)]
+    parts = [f"# {TITLE}", summary, HOW_JUDGED, claims_table(verdicts), untestable_table(verdicts, claim_costs)]
     write_text(folder / "index.md", "\n\n".join(parts) + "\n")
     return folder / "index.md"
 
@@ -76,19 +77,18 @@ def claims_table(verdicts: Mapping[str, ClaimVerdicts]) -> str:
     return markdown_table(["verdict", "claim", "paper", "measured in"], rows, align="---")
 
 
-def untestable_table(verdicts: Mapping[str, ClaimVerdicts]) -> str:
-    """Return a Markdown table of the claims that are not testable yet, with what is missing."""
-    rows = [
-        list(
-            map(
-                escape_markdown, (each.claim.statement, f"{paper}, {each.claim.source}", describe_gaps(each, MOST_GAPS))
-            )
-        )
-        for paper, claims in verdicts.items()
-        for _, each in claims
-        if each.verdict == "not testable yet"
-    ]
-    return markdown_table(["claim", "paper", "missing"], rows, align="---") if rows else "All claims were tested."
+def untestable_table(verdicts: Mapping[str, ClaimVerdicts], costs: Mapping[str, Mapping[str, Cost]]) -> str:
+    """Return a Markdown table of the claims that are not testable yet, with what is missing and what testing costs.
+
+    ``costs`` has the cost of each claim by paper and name.
+    """
+    rows = []
+    for paper, claims in verdicts.items():
+        for _, each in claims:
+            if each.verdict == "not testable yet":
+                words = (each.claim.statement, f"{paper}, {each.claim.source}", describe_gaps(each, MOST_GAPS))
+                rows.append([*map(escape_markdown, words), str(costs[paper][each.name])])
+    return markdown_table(["claim", "paper", "missing", COST], rows, align="---") if rows else "All claims were tested."
 
 
 def paper_markdown(report: PaperReport, folder: Path) -> str:
