@@ -259,7 +259,8 @@ def test_each_untestable_claim_has_its_own_cost(weak: Path) -> None:
     assert list(report.claim_costs) == untestable
     assert len(untestable) > 1
     hours = [cost.core_hours for cost in report.claim_costs.values()]
-    assert min(hours) < report.cost.core_hours < sum(hours), "claims share trainings, and not all of them"
+    assert max(hours) <= report.cost.core_hours < sum(hours), "claims share trainings"
+    assert any(cost != report.cost for cost in report.claim_costs.values()), "but not all of them"
     index = write_markdown([report], weak / "docs").read_text()
     rows = index.partition("| missing | core-hours |")[2].splitlines()[2:]
     assert [row.split(" | ")[-1].removesuffix(" |") for row in rows] == [
