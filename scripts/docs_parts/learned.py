@@ -9,11 +9,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from docs_parts.found import all_evidence
 from docs_parts.marks import Maker, table
-from docs_parts.papers import claim_verdicts
+from docs_parts.papers import claim_verdicts, paper_results
+from torchcaps.files import read_yaml
 from torchcaps.html import escape_markdown
 from torchcaps.reproduce.estimate import images_shown, job_cost
 from torchcaps.reproduce.jobs import Job, digest
@@ -31,8 +30,7 @@ FIGURE = re.compile(r"\{([a-z0-9]+)/([^}:]+)(:published)?\}")  # paper, table/ce
 @cache
 def read_findings() -> dict[str, list[dict[str, Any]]]:
     """Findings in plain words by topic; the file says what they consist of."""
-    found: dict[str, list[dict[str, Any]]] = yaml.safe_load(FINDINGS.read_text(encoding="utf-8"))
-    return found
+    return dict(read_yaml(FINDINGS))
 
 
 def learned(results: Path, topic: str) -> str:
@@ -114,7 +112,7 @@ def _open(results: Path, claims: dict[str, ClaimVerdicts]) -> str:
     jobs, known = list[Job](), list[CellResult]()
     for paper, profiles in all_evidence(results).items():
         jobs += remaining_jobs(profiles, claims[paper])
-        known += [result for each in profiles for result in each.all_results()]
+        known += paper_results(profiles)
     papers = ", ".join(f"{number} of [{paper}](papers/{paper}.md)" for paper, number in counts.items() if number)
     plural = "claim is" if counts.total() == 1 else "claims are"
     return f"**Open:** {counts.total()} {plural} not testable yet ({papers}); about {job_cost(jobs, known)} core-hours."
@@ -125,7 +123,7 @@ def compute_spent(results: Path) -> str:
     rows = []
     for paper, profiles in all_evidence(results).items():
         runs: dict[str, tuple[float, float]] = {}
-        for result in (result for each in profiles for result in each.all_results()):
+        for result in paper_results(profiles):
             if result.training and result.training_seconds:
                 clock = result.training_seconds * int(result.environment.get("threads") or 1)
                 hours = (result.training_core_seconds or clock) / 3600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
@@ -12,6 +13,7 @@ from torchcaps.reproduce.estimate import job_cost
 from torchcaps.reproduce.jobs import Job
 from torchcaps.reproduce.report import ClaimVerdicts, claim_costs, judge_paper, remaining_jobs
 from torchcaps.reproduce.report_markdown import claims_table, summary_markdown, untestable_table
+from torchcaps.reproduce.results import CellResult, PaperEvidence
 
 NOTHING = "No results yet: `torchcaps reproduce` makes them."
 
@@ -21,10 +23,7 @@ def claims_summary(results: Path, link: str) -> str:
     claims = claim_verdicts(results)
     if not _measured(claims):
         return NOTHING
-    evidence = all_evidence(results)
-    found = {
-        paper: [result for each in profiles for result in each.all_results()] for paper, profiles in evidence.items()
-    }
+    found = {paper: paper_results(profiles) for paper, profiles in all_evidence(results).items()}
     costs = {paper: job_cost(jobs, found[paper]) for paper, jobs in remaining(results).items()}
     total = job_cost(chain.from_iterable(remaining(results).values()), chain.from_iterable(found.values()))
     return summary_markdown(claims, costs, total, link=link)
@@ -39,10 +38,15 @@ def claims_untestable(results: Path) -> str:
     """Every claim that is not testable yet, with what is missing and what testing it costs."""
     claims = claim_verdicts(results)
     costs = {
-        paper: claim_costs(profiles, claims[paper], [result for each in profiles for result in each.all_results()])
+        paper: claim_costs(profiles, claims[paper], paper_results(profiles))
         for paper, profiles in all_evidence(results).items()
     }
     return untestable_table(claims, costs)
+
+
+def paper_results(profiles: Iterable[PaperEvidence]) -> list[CellResult]:
+    """All results of a paper, of every profile."""
+    return [result for each in profiles for result in each.all_results()]
 
 
 @cache
