@@ -49,12 +49,14 @@ def learned(results: Path, topic: str) -> str:
         if each.verdict == verdict
     ]
     findings = [found for each in read_findings().get(topic, []) if (found := _finding(results, each))]
-    parts = ["\n".join(f"- {each}" for each in findings)] if findings else []
-    if lines:
-        plural = "claim" if len(lines) == 1 else "claims"
-        summary = f"{len(lines)} tested {plural}, with figures"
-        parts.append(f'<details markdown="1">\n<summary>{summary}</summary>\n\n' + "\n".join(lines) + "\n\n</details>")
-    return "\n\n".join([*(parts or ["Nothing is settled yet."]), _open(results, claims)])
+    short, still_open = _open(results, claims)
+    if not lines:
+        return f"Nothing is settled yet. {still_open}"
+    plural = "claim" if len(lines) == 1 else "claims"
+    summary = f"{len(lines)} tested {plural}, with figures; {short}"
+    tested = "\n".join([*lines, "", still_open])
+    details = f'<details markdown="1">\n<summary>{summary}</summary>\n\n{tested}\n\n</details>'
+    return "\n\n".join(["\n".join(f"- {each}" for each in findings), details]).strip()
 
 
 def _finding(results: Path, finding: dict[str, Any]) -> str | None:
@@ -102,25 +104,26 @@ def _figure(found: ComparisonResult) -> str:
     return f"{center}{spread}"
 
 
-def _open(results: Path, claims: dict[str, ClaimVerdicts]) -> str:
-    """How many claims are not testable yet, of which papers, and the core-hours to test them."""
+def _open(results: Path, claims: dict[str, ClaimVerdicts]) -> tuple[str, str]:
+    """How many claims are not testable yet and the core-hours to test them, in short and with their papers."""
     counts = Counter(
         {paper: sum(each.verdict == VERDICTS[-1] for _, each in judged) for paper, judged in claims.items()}
     )
     if not counts.total():
-        return "All claims on this were tested."
+        return "none open", "All claims on this were tested."
     jobs, known = list[Job](), list[CellResult]()
     for paper, profiles in all_evidence(results).items():
         jobs += remaining_jobs(profiles, claims[paper])
         known += paper_results(profiles)
     papers = ", ".join(f"{number} of [{paper}](papers/{paper}.md)" for paper, number in counts.items() if number)
     plural = "claim is" if counts.total() == 1 else "claims are"
-    return f"**Open:** {counts.total()} {plural} not testable yet ({papers}); about {job_cost(jobs, known)} core-hours."
+    cost = f"about {job_cost(jobs, known)} core-hours"
+    return f"{counts.total()} open, {cost}", f"{counts.total()} {plural} not testable yet ({papers}); {cost}."
 
 
 def compute_spent(results: Path) -> str:
-    """Trainings, images shown and core-hours behind the result files of each paper."""
-    rows = []
+    """Trainings, images shown and core-hours behind the result files of each paper, and their sum."""
+    spent: dict[str, tuple[int, float, float]] = {}
     for paper, profiles in all_evidence(results).items():
         runs: dict[str, tuple[float, float]] = {}
         for result in paper_results(profiles):
@@ -130,7 +133,9 @@ def compute_spent(results: Path) -> str:
                 runs[digest(result.training)] = images_shown(RunConfig(**result.training)), hours
         if runs:
             images, hours = (sum(each) for each in zip(*runs.values(), strict=True))
-            rows.append([f"[{paper}](papers/{paper}.md)", f"{len(runs):,}", f"{images / 1e6:.1f}", f"{hours:.1f}"])
+            spent[f"[{paper}](papers/{paper}.md)"] = len(runs), images, hours
+    spent["all"] = tuple(sum(each[column] for each in spent.values()) for column in range(3))  # type: ignore[assignment]
+    rows = [[name, f"{runs:,}", f"{images / 1e6:.1f}", f"{hours:.1f}"] for name, (runs, images, hours) in spent.items()]
     return table(["paper", "trainings", "million images", "core-hours"], rows, numbers=3)
 
 

@@ -86,6 +86,17 @@ def test_a_finding_shows_measured_values_while_its_claims_have_their_verdicts(pa
     assert not page.startswith("-")
 
 
+def test_the_compute_spent_ends_with_its_sum(pages: Any, tmp_path: Path) -> None:
+    for paper in ("mitterreiter2023", "sabour2017"):
+        shutil.copytree(ROOT / "results" / paper, tmp_path / paper)
+    forget_results(pages)
+    *papers, total = (line.strip("| ").split(" | ") for line in pages.learned.compute_spent(tmp_path).splitlines()[2:])
+    assert len(papers) == 2
+    assert total[0] == "all"
+    assert int(total[1]) == sum(int(each[1]) for each in papers)
+    assert float(total[3]) == pytest.approx(sum(float(each[3]) for each in papers), abs=0.11)
+
+
 def forget_results(pages: Any) -> None:
     """Result files are read once for all pages."""
     pages.all_evidence.cache_clear()
