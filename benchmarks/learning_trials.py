@@ -31,6 +31,7 @@ from benchmarks.learning_changes import (
     start_poses_at_identity,
     widen_class_logits,
 )
+from benchmarks.plain_counterpart import NAME as PLAIN_COUNTERPART
 
 from torchcaps.bench.learning import measure_curve
 from torchcaps.environment import describe_environment
@@ -110,6 +111,11 @@ def toys_rms(weight_decay: float = 0.0, warp: str = "", size: int = 32, rate: fl
     if warp:
         chosen["augmentation"] = f"{warp},crop=32,normalized-brightness=0.2471,normalized-contrast=0.8"
     return chosen | ({"optimizer": "adamw", "weight_decay": weight_decay} if weight_decay else {})
+
+
+def plain(*, batch_norm: bool, width: int = 32) -> dict[str, Any]:
+    """The plain counterpart of matrix capsules."""
+    return {"model": PLAIN_COUNTERPART, "options": {"width": width, "batch_norm": batch_norm}} | peak(0.005)
 
 
 def pooling(weight_decay: float = 0.0, epochs: int = 6, rate: float = 0.003) -> dict[str, Any]:
@@ -208,6 +214,16 @@ TRIALS: dict[str, Trial] = {
     ),
     "one epoch, each pose normalized, primary poses too, 6,000 validation digits": Trial(
         rms() | one_epoch(), normalize_each_pose(primary=True)
+    ),
+    "one epoch, plain counterpart, 6,000 validation digits": Trial(plain(batch_norm=False) | one_epoch()),
+    "one epoch, plain counterpart with batch norm, 6,000 validation digits": Trial(
+        plain(batch_norm=True) | one_epoch()
+    ),
+    "one epoch, plain counterpart with batch norm and 136 channels, 6,000 validation digits": Trial(
+        plain(batch_norm=True, width=136) | one_epoch()
+    ),
+    "5 epochs, plain counterpart with batch norm, 6,000 validation digits": Trial(
+        plain(batch_norm=True) | five_epochs()
     ),
     "5 epochs, rms, 6,000 validation digits": Trial(rms() | five_epochs()),
     "5 epochs, each pose normalized, primary poses too, 6,000 validation digits": Trial(
