@@ -56,6 +56,14 @@ def test_a_plan_changes_nothing(typed: Typed, tmp_path: Path) -> None:  # noqa: 
     assert not (tmp_path / "results").exists()
 
 
+def test_the_word_that_help_prints_as_the_default_is_taken(typed: Typed) -> None:  # noqa: F811
+    code, said = typed("reproduce", "choi2019", "all", "--cell", "random", "--dry-run")
+    assert code == 0, said
+    code, said = typed("reproduce", "choi2019", "table3", "--cell", "all", "--dry-run", "--without-training")
+    assert code == 0, said
+    assert "random" in said
+
+
 def test_when_the_time_is_over_it_says_how_to_go_on(typed: Typed, tmp_path: Path) -> None:  # noqa: F811
     code, said = typed(*RANDOM, "--seeds", "1", "--budget", "0s")
     assert code == 0, said

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchcaps.cli import bench_tables, console
-from torchcaps.cli.options import AsJson, split_names
+from torchcaps.cli.options import AsJson, chosen_names, split_names
 from torchcaps.cli.settings import parse_settings
 from torchcaps.errors import TorchcapsError, unknown_name
 
@@ -160,12 +160,13 @@ def claims_command(
     if device != "cpu":
         check_gpu(device)
     known = CASES if device == "cpu" else GPU_CASES
-    for name in cases or ():
+    names = chosen_names(cases)
+    for name in names:
         if name not in known:
             raise unknown_name("case", name, known)
     settings = ClaimSettings(TimingBudget(rounds, seconds), can_compile(compile), shrink, device)
     values: dict[str, Any] = {}
-    for name in cases or known:
+    for name in names or known:
         rows = [check.as_row() for check in known[name](settings)]
         title = (known[name].__doc__ or "").splitlines()[0]
         values[name] = {"title": title, "checks": rows, "batches_divided_by": shrink}
@@ -229,7 +230,7 @@ def learning_command(
 
     path = out / "learning.json"
     rows = read_learning(path)
-    for found in measure_learning(cases or CASES, seeds, known=rows, train_images=train_images):
+    for found in measure_learning(chosen_names(cases) or CASES, seeds, known=rows, train_images=train_images):
         rows = found
         write_measurement(out, "learning", {"threads": 1, "rows": rows})
     draw_learning(rows, out / "learning.svg")

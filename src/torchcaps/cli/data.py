@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.options import AsJson, Plugin, complete
+from torchcaps.cli.options import AsJson, Plugin, chosen_names, complete
 from torchcaps.errors import TorchcapsError
 
 data_app = typer.Typer(help="Download, verify and preview datasets.", no_args_is_help=True)
@@ -116,7 +116,7 @@ def verify_command(
         for record in reversed(list(datasets))
         if dataset_status(record).state == HERE
     }
-    chosen = [datasets.get(name) for name in names or ()] or list(reversed(here.values()))
+    chosen = [datasets.get(name) for name in chosen_names(names)] or list(reversed(here.values()))
     found: dict[str, list[str]] = {}
     for record in chosen:
         found[record.name] = verify_dataset(record)

@@ -169,6 +169,16 @@ def split_names(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
+def chosen_names(names: Iterable[str] | None) -> list[str]:
+    """The given names; none, which stands for all, if the word "all" is given as help texts print it.
+
+    >>> chosen_names(["table1"]), chosen_names(["all"]), chosen_names(None)
+    (['table1'], [], [])
+    """
+    found = list(names or ())
+    return [] if found == ["all"] else found
+
+
 def dataset_name(data: str | None, images: str | None) -> str | None:
     """The dataset's name, from --data or --images."""
     if data and images:

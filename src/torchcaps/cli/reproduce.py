@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchcaps.cli import console
-from torchcaps.cli.options import AsJson, complete, split_names
+from torchcaps.cli.options import AsJson, chosen_names, complete, split_names
 from torchcaps.errors import TorchcapsError
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ def reproduce_command(
     from torchcaps.reproduce.status import count_states
 
     until = time.time() + parse_duration(budget) if budget else math.inf
-    cells = split_names(cell)
+    cells, table = chosen_names(split_names(cell)), None if table == "all" else table
     if spec:
         if table:
             raise TorchcapsError(f"with --spec, name at most one table and no paper, got '{paper} {table}'")
-        specs, table = [load_spec_file(spec)], paper
+        specs, table = [load_spec_file(spec)], None if paper == "all" else paper
     elif paper:
         specs = select_specs(paper)
     else:
