@@ -59,6 +59,8 @@ PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "capsnet-40, Muon": ("gu2021/capsnet-matched", MUON | peak(0.004, 6)),
     "convnet-avg-40, Muon": ("gu2021/convnet-avg-narrow-matched", MUON | peak(0.012, 5)),
     "aff-capsnet-40, Muon": ("gu2021/aff-capsnet-matched", MUON | peak(0.006, 6)),
+    "capsnet-overlaid": ("gu2021/overlaid", {}),
+    "capsnet-overlaid, Muon": ("gu2021/overlaid", MUON | peak(0.006, 1)),
     "g-capsnet-fc-cifar10": ("chen2019/fc-cifar10", {"epochs": 10}),
     "g-capsnet-fc-cifar10, Muon": ("chen2019/fc-cifar10", MUON | peak(0.004, 10)),
     "ar-capsnet-cifar10, Muon": ("choi2019/ar-cifar10-4-16-moved", MUON | peak(0.01, 12)),
