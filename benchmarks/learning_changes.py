@@ -142,6 +142,31 @@ def normalize_each_pose(*, primary: bool) -> Change:
     return change
 
 
+class ActivationBatchNorm(nn.Module):
+    """Batch normalization of the log-odds of the activations of each capsule type, as a hook of a layer."""
+
+    def __init__(self, types: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(types, affine=False)
+
+    def forward(self, module: nn.Module, inputs: Any, capsules: Capsules) -> Capsules:
+        assert capsules.activation is not None
+        odds = torch.logit(capsules.activation, eps=1e-6)  # (B, H, W, N)
+        return capsules._replace(activation=self.norm(odds.flatten(0, 2)).view_as(odds).sigmoid())
+
+
+def normalize_activations(model: MatrixCapsNet) -> None:
+    """Normalize each pose, and the activations of the primary and both convolutional capsule layers by batch."""
+    normalize_each_pose(primary=True)(model)
+    convolutional = list(model.capsules)[:2]
+    counts = [model.primary.types, *(layer.routing.shape.parents for layer in convolutional)]
+    for layer, types in zip([model.primary, *convolutional], counts, strict=True):
+        layer.activation_norm = ActivationBatchNorm(
+            types
+        )  # part of the model, so that it is trained and evaluated with it
+        layer.register_forward_hook(layer.activation_norm)
+
+
 def drop_primary_capsules(share: float, *, types: bool = False) -> Change:
     """Set the activations of a random share of the primary capsules, or of whole types, to zero in training."""
 
