@@ -161,9 +161,7 @@ def normalize_activations(model: MatrixCapsNet) -> None:
     convolutional = list(model.capsules)[:2]
     counts = [model.primary.types, *(layer.routing.shape.parents for layer in convolutional)]
     for layer, types in zip([model.primary, *convolutional], counts, strict=True):
-        layer.activation_norm = ActivationBatchNorm(
-            types
-        )  # part of the model, so that it is trained and evaluated with it
+        layer.activation_norm = ActivationBatchNorm(types)  # a module of the model, so that eval() reaches it
         layer.register_forward_hook(layer.activation_norm)
 
 
