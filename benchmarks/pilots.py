@@ -63,6 +63,9 @@ PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "capsnet-overlaid, Muon": ("gu2021/overlaid", MUON | peak(0.006, 1)),
     "g-capsnet-fc-cifar10": ("chen2019/fc-cifar10", {"epochs": 10}),
     "g-capsnet-fc-cifar10, Muon": ("chen2019/fc-cifar10", MUON | peak(0.004, 10)),
+    "g-capsnet-fc-cifar10, Muon, peak 0.002": ("chen2019/fc-cifar10", MUON | peak(0.002, 4)),
+    "dynamic-cifar10, Muon, peak 0.002": ("chen2019/capsnet-cifar10", MUON | peak(0.002, 4)),
+    "g-capsnet-conv-cifar10, Muon, peak 0.002": ("chen2019/conv-cifar10", MUON | peak(0.002, 4)),
     "ar-capsnet-cifar10, Muon": ("choi2019/ar-cifar10-4-16-moved", MUON | peak(0.01, 12)),
     "ar-capsnet-cifar10": ("choi2019/ar-cifar10-4-16", {"epochs": 8}),
 }
