@@ -53,9 +53,9 @@ accuracy on 2,000 validation images. Trials that name neither iterations nor sta
 identity and a gradient clipped at 1. Names with "batch 8, floor 1" have a peak of 0.005 unless they name another.
 "Convolutions", "transforms" and "vectors" are factors of the learning rate of these weights; "gradient through N" is
 `gradient_steps`; "toys" are trainings on smallNORB, evaluated on toys that are not trained on; "average pooling" is the
-network of hahn2019 with this head, a peak of 0.003 and batches of 64; "plain counterpart" has the kernels and strides of
-matrix capsules with ReLU in place of capsules, about as many parameters unless it has 136 channels, the cross-entropy and
-a peak of 0.005: it shows what the shape of the network alone allows. Differences below one
+network of hahn2019 with this head, a peak of 0.003 and batches of 64; "plain counterpart" has the kernels and strides
+of matrix capsules with ReLU in place of capsules, about as many parameters unless it has 136 channels, the
+cross-entropy and a peak of 0.005: it shows what the shape of the network alone allows. Differences below one
 percentage point mean little with one seed. `python -m benchmarks.learning_trials` repeats them.
 """
     return f"{words}\n{table(['trial', 'seed', 'images', 'accuracy', 'core-seconds'], rows)}\n"
