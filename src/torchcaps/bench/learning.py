@@ -18,6 +18,7 @@ from typing import Any
 import matplotlib
 import torch
 from matplotlib import pyplot as plt
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 from torchcaps.bench.growth import COLORS, INK, STYLE
 from torchcaps.bench.timing import num_threads
@@ -273,6 +274,9 @@ def draw_learning(rows: Sequence[Row], target: Path) -> None:
             for wanted in CASES[case].targets:
                 plot.axhline(100 * (1 - wanted), color=INK, lw=0.5, ls=":")
             plot.set(yscale="log", title=CASES[case].title, xlabel="thousand training images", ylabel="test error, %")
+            plot.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            plot.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+            plot.yaxis.set_minor_formatter(NullFormatter())
             plot.grid(alpha=0.3)
             plot.legend(frameon=False, fontsize=7)
         with atomic_path(target) as temporary:
