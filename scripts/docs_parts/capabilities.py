@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import textwrap
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 
 from docs_parts.marks import table
 from torchcaps.attacks import attacks
@@ -56,12 +58,25 @@ def routing_table() -> str:
             YES[record.build(LAYER).gives_activation],
             row.needs,
             f"{row.parameters:,}",
+            str(lines_of_code(import_module(getattr(record.build, "func", record.build).__module__))),
         ]
         for row in routing_rows()
         for record in [routings.get(row.name)]
     ]
-    head = ["name", "paper", "what it is", "iterates", "gives activations", "needs", "own parameters"]
-    return table(head, rows, numbers=1)
+    head = ["name", "paper", "what it is", "iterates", "gives activations", "needs", "own parameters", "lines of code"]
+    return table(head, rows, numbers=2)
+
+
+def lines_of_code(module: ModuleType) -> int:
+    """Number of lines in the file of a module, without docstrings, comments and blank lines."""
+    source = inspect.getsource(module)
+    docstrings: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
+                docstrings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(source.splitlines(), 1)
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") for n, line in lines if n not in docstrings)
 
 
 def loss_table() -> str:

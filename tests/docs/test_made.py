@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
@@ -188,6 +189,15 @@ def test_the_comparison_of_all_routings_has_all_of_them_on_one_backbone() -> Non
     assert routed == built_in
     assert len(backbones) == 1
     assert len(votes) == 2, "self-routing has none"
+
+
+def test_lines_of_code_leave_out_docstrings_comments_and_blank_lines(
+    pages: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = '"""One\n\ntwo."""\n\n# Why.\nA = """a\nb"""\n\n\ndef f():\n    """Return 1."""\n    return 1  # one\n'
+    (tmp_path / "counted_module.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert pages.capabilities.lines_of_code(importlib.import_module("counted_module")) == 4
 
 
 def test_the_comparison_of_all_routings_shows_the_best_head_first_and_differences(pages: Any, tmp_path: Path) -> None:
