@@ -6,12 +6,15 @@ The text between the two markers is generated from the files in results/robustne
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from docs_parts.marks import table
 
+from torchcaps.analysis.intervals import paired_interval
+from torchcaps.compare.table import percent
 from torchcaps.evaluate.report import notes, summary_table
 from torchcaps.reproduce.spec import load_spec
 
@@ -22,6 +25,7 @@ START, END = "<!-- measured: made by scripts/robustness_page.py -->", "<!-- end 
 SHOWN = ("0", "10", "30", "60", "120")  # iterations of the universal attack
 COLUMNS = {"cnn-chen2019": "Baseline", "g-capsnet-fc": "FC G-CapsNets", "g-capsnet-conv": "Conv G-CapsNets"}
 PLAIN = "convnet-avg"  # baseline for the capsule networks
+PAIRS = (("sr-capsnet", "resnet20"), ("capsnet", PLAIN), ("matrix-capsnet", PLAIN))  # capsules and a plain network
 Result = dict[str, Any]
 
 
@@ -155,7 +159,73 @@ These results are for one seed of each network, and the clean accuracies are not
 ![Accuracy against epsilon for five networks](images/five-attacks.png)"""
 
 
+def trained(result: Result) -> str:
+    """Networks trained on clean and on PGD images, under white-box and black-box attacks."""
+    settings, runs = result["settings"], result["runs"]
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for run in sorted(runs, key=lambda run: (run["trained_on"], run["network"], run["seed"])):
+        groups.setdefault((run["network"], run["trained_on"]), []).append(run)
+    shown = [(attack, epsilon) for attack in settings["attacks"] for epsilon in settings["epsilons"]]
+    rows = [
+        [
+            network,
+            trained_on,
+            percent(run["test_accuracy"] for run in found),
+            *(percent(_left(run, {attack}, epsilon) for run in found) for attack, epsilon in shown),
+            _failed(found),
+        ]
+        for (network, trained_on), found in groups.items()
+    ]
+    columns = ["network", "trained on", "clean", *(f"{attack}, {epsilon:g}" for attack, epsilon in shown), "sanity"]
+    least, attacks = min(settings["epsilons"]), set(settings["attacks"])
+    lines = []
+    for capsules, plain in PAIRS:
+        for kind in dict.fromkeys(run["trained_on"] for run in runs):
+            left = [[100 * _left(run, attacks, least) for run in groups[each, kind]] for each in (capsules, plain)]
+            gap = paired_interval((1, -1), left)
+            lines.append(
+                f"- trained on {kind}, {capsules} minus {plain}: {gap.center:+.1f} ± {gap.half_width:.1f} points"
+            )
+    first = runs[0]
+    return f"""### Capsules and plain networks trained to be robust
+
+Networks of laptop size see {first["settings"]["train_images"]:,} digits of MNIST once, clean or perturbed by PGD
+(`--adversarial {_method(runs)}`). Accuracy in %: clean on all test images, under attack on {settings["images"]},
+by epsilon (L-infinity, pixels in [0, 1]); ± is half of a 95 % interval over {len(next(iter(groups.values())))} seeds.
+`sr-capsnet` and `resnet20` have the same backbone, trunk `convnet7`; the first has self-routing capsules on it, the
+second a fully connected layer. Square has {settings["options"]["square"]["queries"]} queries. The sanity column has the
+failed checks and in how many seeds they failed.
+
+{table(columns, rows)}
+
+Differences in the accuracy that the stronger of the two attacks leaves at epsilon {least:g}, paired by seed:
+
+{chr(10).join(lines)}
+
+`python -m benchmarks.robust_training` repeats it. One short training, one rate per network: it compares networks under
+this budget, not the best that each can reach."""
+
+
+def _left(run: Result, attacks: set[str], epsilon: float) -> float:
+    """The accuracy that the strongest of these attacks leaves."""
+    rows = run["attacked"]["attacks"]
+    return float(min(row["accuracy"] for row in rows if row["attack"] in attacks and row["epsilon"] == epsilon))
+
+
+def _failed(runs: list[Result]) -> str:
+    """Failed sanity checks with the number of seeds."""
+    counts = Counter(name for run in runs for name in {warned["name"] for warned in run["attacked"]["sanity"]})
+    return ", ".join(f"{name} ({count} of {len(runs)})" for name, count in counts.items()) or "passed"
+
+
+def _method(runs: list[Result]) -> str:
+    """The adversarial training of these runs."""
+    (found,) = {run["settings"]["adversarial"] for run in runs} - {None}
+    return str(found)
+
+
 PARTS: dict[str, Callable[[Result], str]] = {
+    "trained": trained,
     "five": five,
     "universal": universal,
     "augmentation": augmentation,
