@@ -66,6 +66,10 @@ PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "g-capsnet-fc-cifar10, Muon, peak 0.002": ("chen2019/fc-cifar10", MUON | peak(0.002, 4)),
     "dynamic-cifar10, Muon, peak 0.002": ("chen2019/capsnet-cifar10", MUON | peak(0.002, 4)),
     "g-capsnet-conv-cifar10, Muon, peak 0.002": ("chen2019/conv-cifar10", MUON | peak(0.002, 4)),
+    "sr-capsnet-cifar10, Muon": ("hahn2019/cifar10-self", MUON | peak(0.01, 12)),
+    "resnet20-cifar10, Muon": ("hahn2019/cifar10-average", MUON | peak(0.01, 12)),
+    "efficient-capsnet": ("mazzia2021/efficient", {}),
+    "efficient-capsnet, Muon": ("mazzia2021/efficient", MUON | peak(0.01, 10)),
     "ar-capsnet-cifar10, Muon": ("choi2019/ar-cifar10-4-16-moved", MUON | peak(0.01, 12)),
     "ar-capsnet-cifar10": ("choi2019/ar-cifar10-4-16", {"epochs": 8}),
 }
