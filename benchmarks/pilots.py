@@ -44,6 +44,9 @@ def peak(rate: float, epochs: int) -> dict[str, Any]:
 
 
 MUON = {"optimizer": "muon"}
+# The paper's size of hahn2019's networks.
+SELF_ROUTING = {"width": 16, "types": 32}
+AVERAGE = {"width": 16, "head": "average"}
 # Training of a spec, and what differs from its desk profile.
 PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "capsnet-mnist": ("gu2021/capsnet-mnist", {}),
@@ -66,8 +69,8 @@ PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "g-capsnet-fc-cifar10, Muon, peak 0.002": ("chen2019/fc-cifar10", MUON | peak(0.002, 4)),
     "dynamic-cifar10, Muon, peak 0.002": ("chen2019/capsnet-cifar10", MUON | peak(0.002, 4)),
     "g-capsnet-conv-cifar10, Muon, peak 0.002": ("chen2019/conv-cifar10", MUON | peak(0.002, 4)),
-    "sr-capsnet-cifar10, Muon": ("hahn2019/cifar10-self", MUON | peak(0.01, 12)),
-    "resnet20-cifar10, Muon": ("hahn2019/cifar10-average", MUON | peak(0.01, 12)),
+    "sr-capsnet-cifar10, paper size, Muon": ("hahn2019/cifar10-self", MUON | peak(0.01, 10) | {"options": SELF_ROUTING}),
+    "resnet20-cifar10, paper size, Muon": ("hahn2019/cifar10-average", MUON | peak(0.01, 10) | {"options": AVERAGE}),
     "efficient-capsnet": ("mazzia2021/efficient", {}),
     "efficient-capsnet, Muon": ("mazzia2021/efficient", MUON | peak(0.01, 10)),
     "ar-capsnet-cifar10, Muon": ("choi2019/ar-cifar10-4-16-moved", MUON | peak(0.01, 12)),
