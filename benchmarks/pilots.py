@@ -69,7 +69,10 @@ PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     "g-capsnet-fc-cifar10, Muon, peak 0.002": ("chen2019/fc-cifar10", MUON | peak(0.002, 4)),
     "dynamic-cifar10, Muon, peak 0.002": ("chen2019/capsnet-cifar10", MUON | peak(0.002, 4)),
     "g-capsnet-conv-cifar10, Muon, peak 0.002": ("chen2019/conv-cifar10", MUON | peak(0.002, 4)),
-    "sr-capsnet-cifar10, paper size, Muon": ("hahn2019/cifar10-self", MUON | peak(0.01, 10) | {"options": SELF_ROUTING}),
+    "sr-capsnet-cifar10, paper size, Muon": (
+        "hahn2019/cifar10-self",
+        MUON | peak(0.01, 10) | {"options": SELF_ROUTING},
+    ),
     "resnet20-cifar10, paper size, Muon": ("hahn2019/cifar10-average", MUON | peak(0.01, 10) | {"options": AVERAGE}),
     "efficient-capsnet": ("mazzia2021/efficient", {}),
     "efficient-capsnet, Muon": ("mazzia2021/efficient", MUON | peak(0.01, 10)),
