@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import TorchcapsError
+from torchcaps.layers import Capsules, ChannelConvTransform
 from torchcaps.train.checkpoint import TrainingProgress, load_checkpoint, save_checkpoint
+from torchcaps.train.config import resolve
 from torchcaps.train.muon import Muon, orthogonalize
-from torchcaps.train.optimizers import optimizers
+from torchcaps.train.optimizers import make_optimizer, optimizers
 
 
 def polynomial_by_singular_values(matrix: Tensor) -> Tensor:
@@ -106,3 +108,34 @@ def test_a_checkpoint_holds_one_average_of_a_kernel_and_two_of_other_parameters(
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), copy.parameters(), strict=True))
     with pytest.raises(TorchcapsError, match="does not fit this optimizer"):
         load_checkpoint(tmp_path / "x.safetensors", copy, torch.optim.Adam(copy.parameters()))
+
+
+class Separate(nn.Module):
+    """A grouped convolution of 3 groups, and a transform with a convolution for each of 3 x 2 pairs of types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(6, 12, 5, padding=2, groups=3)
+        self.votes = ChannelConvTransform((9, 9), 3, 2, 4, 5, kernel=3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self.conv(torch.cat([images, images.square()], 1))
+        found: Tensor = self.votes(Capsules(maps.unflatten(1, (3, 4)).permute(0, 3, 4, 1, 2))).mean((0, 1))
+        return found
+
+
+@pytest.mark.parametrize(("name", "count"), [("conv.weight", 3), ("votes.weight", 6)])
+def test_each_convolution_in_a_kernel_is_a_matrix_of_its_own(name: str, count: int) -> None:
+    torch.manual_seed(0)
+    model = Separate()
+    kernel = model.get_parameter(name).detach().double()
+    optimizer = make_optimizer(model, resolve(model="ar-capsnet", optimizer="muon", learning_rate=0.02))
+    gradients = train(model, optimizer)
+    shape = kernel.flatten(1).unflatten(0, (count, -1)).shape
+    average = torch.zeros(shape, dtype=torch.float64)
+    for step in gradients:
+        gradient = step[name].double().reshape(shape)
+        average = 0.95 * average + 0.05 * gradient
+        each = [polynomial_by_singular_values(part) for part in 0.95 * average + 0.05 * gradient]
+        kernel = kernel - 0.02 * 0.2 * max(shape[1:]) ** 0.5 * torch.stack(each).reshape(kernel.shape)
+    torch.testing.assert_close(model.get_parameter(name).detach().double(), kernel, atol=1e-5, rtol=0)

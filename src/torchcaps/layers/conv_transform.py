@@ -154,6 +154,7 @@ class ChannelConvTransform(Transform):
         self.grid, self.shape = (height, width), LayerShape(height * width, types, parents, parent_size)
         self.stride, self.padding = stride, padding
         self.whole = child_grid == (rows, columns) and padding == 0
+        self.convolutions = types * parents  # that the weight holds
         # Glorot initialization per pair, the default of the authors' framework.
         bound = (6 / (rows * columns * (child_size + parent_size))) ** 0.5
         weight = torch.empty(types * parents * parent_size, child_size, rows, columns)

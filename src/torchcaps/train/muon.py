@@ -9,7 +9,8 @@ Training, 2025, https://arxiv.org/abs/2502.16982.
     W \leftarrow W - \eta \cdot 0.2 \sqrt{\max(n, m)} \; \mathrm{orth}(\mu M + (1 - \mu) G)
 
 G is the gradient of a kernel as a matrix, n output channels by m = input channels x height x width, and orth replaces
-its singular values by about 1, so that rare directions are learned as fast as frequent ones.
+its singular values by about 1, so that rare directions are learned as fast as frequent ones. A kernel that holds
+several convolutions, such as that of a grouped one, is one matrix for each of them.
 """
 
 from __future__ import annotations
@@ -46,6 +47,14 @@ class Muon(optim.Adam):
             (kernels if is_kernel(parameter) else others).append(parameter)
         groups = [{"params": group} for group in (kernels, others) if group]
         super().__init__(groups, lr=lr, fused=True)
+        self.convolutions: dict[nn.Parameter, int] = {}
+
+    def split_kernels(self, model: nn.Module) -> None:
+        """Find the kernels of a model that hold several convolutions, one after the other by output channels."""
+        for module in model.modules():
+            count = module.groups if isinstance(module, nn.Conv2d) else getattr(module, "convolutions", 1)
+            if count > 1:
+                self.convolutions[module.weight] = count  # type: ignore[index]
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         loss = None
@@ -77,7 +86,9 @@ class Muon(optim.Adam):
                 self.state[kernel]["momentum_buffer"] = torch.zeros_like(kernel)
             average = self.state[kernel]["momentum_buffer"].lerp_(kernel.grad, 1 - MOMENTUM)
             direction = full_tensor(kernel.grad.lerp(average, MOMENTUM)).flatten(1)  # (n, m)
-            size = group["lr"] * UPDATE_SIZE * max(direction.shape) ** 0.5
+            if (count := self.convolutions.get(kernel, 1)) > 1:
+                direction = direction.unflatten(0, (count, -1))  # (count, n / count, m)
+            size = group["lr"] * UPDATE_SIZE * max(direction.shape[-2:]) ** 0.5
             kernel.mul_(1 - group["lr"] * group["weight_decay"])
             update = orthogonalize(direction).reshape(kernel.shape)
             kernel.sub_(distribute_like(kernel, update), alpha=size)
@@ -94,7 +105,7 @@ def state_of(parameter: Tensor) -> frozenset[str]:
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:
-    """Replace the singular values of a matrix by about 1: all but the smallest end up between 0.7 and 1.2.
+    """Replace the singular values of matrices by about 1: all but the smallest end up between 0.7 and 1.2.
 
     The iteration is a polynomial in the smaller Gram matrix times the matrix, so the steps multiply Gram matrices only.
 
@@ -104,10 +115,11 @@ def orthogonalize(matrix: Tensor) -> Tensor:
     >>> bool(values.min() > 0.6), bool(values.max() < 1.3)
     (True, True)
     """
-    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    wide = wide / (wide.norm() + 1e-12)
-    gram = wide @ wide.T
-    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    rows, columns = matrix.shape[-2:]
+    wide = matrix if rows <= columns else matrix.mT
+    wide = wide / (wide.flatten(-2).norm(dim=-1)[..., None, None] + 1e-12)
+    gram = wide @ wide.mT
+    identity = torch.eye(min(rows, columns), dtype=gram.dtype, device=gram.device)
     product = identity
     for number in range(STEPS):
         factor = A * identity + B * gram + C * (gram @ gram)
@@ -115,4 +127,4 @@ def orthogonalize(matrix: Tensor) -> Tensor:
         if number + 1 < STEPS:
             gram = factor @ gram @ factor  # they commute
     result: Tensor = product @ wide
-    return result if matrix.shape[0] <= matrix.shape[1] else result.T
+    return result if rows <= columns else result.mT

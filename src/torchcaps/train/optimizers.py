@@ -91,6 +91,8 @@ SCHEDULES = {
 def make_optimizer(model: nn.Module, config: RunConfig) -> optim.Optimizer:
     """Build the optimizer of a run; the training loop sets its learning rate at every step."""
     optimizer = optimizers.get(config.optimizer).build(model.parameters(), config.learning_rate)
+    if isinstance(optimizer, Muon):
+        optimizer.split_kernels(model)
     if config.weight_decay is not None:
         for group in optimizer.param_groups:
             group["weight_decay"] = config.weight_decay
