@@ -75,7 +75,6 @@ PILOTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "resnet20-cifar10, paper size, Muon": ("hahn2019/cifar10-average", MUON | peak(0.01, 10) | {"options": AVERAGE}),
     "efficient-capsnet": ("mazzia2021/efficient", {}),
-    "efficient-capsnet, Muon": ("mazzia2021/efficient", MUON | peak(0.01, 10)),
     "ar-capsnet-cifar10, Muon": ("choi2019/ar-cifar10-4-16-moved", MUON | peak(0.01, 12)),
     "ar-capsnet-cifar10": ("choi2019/ar-cifar10-4-16", {"epochs": 8}),
 }
