@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.kernels.test_em import worst
-from torchcaps.kernels.attention import MOST_PARENTS
+from torchcaps.kernels.attention import MOST_PAIRS
 from torchcaps.kernels.dispatch import use_kernels
 from torchcaps.routing import create_routing
 from torchcaps.routing.base import LayerShape, Routed, Routing
@@ -25,7 +25,7 @@ def gradients(routing: Routing, votes: Tensor) -> tuple[Routed, tuple[Tensor, ..
     return routed, torch.autograd.grad((routed.pose * slopes).sum(), [votes, *routing.parameters()])
 
 
-@pytest.mark.parametrize("shape", [(4, 3, 16), (1, 2, 5), (7, MOST_PARENTS, 3), (2, MOST_PARENTS + 1, 3)])
+@pytest.mark.parametrize("shape", [(4, 3, 16), (1, 2, 5), (4, MOST_PAIRS // 4, 3), (1, MOST_PAIRS + 1, 3)])
 def test_agrees_with_the_plain_form(shape: tuple[int, int, int]) -> None:
     routing, votes = make(*shape)
     fused, fused_gradients = gradients(routing, votes)
@@ -35,9 +35,9 @@ def test_agrees_with_the_plain_form(shape: tuple[int, int, int]) -> None:
     assert worst(fused_gradients, plain_gradients) < 1e-5
 
 
-def test_few_parents_are_fused_and_many_are_not() -> None:
-    for parents, fused in ((MOST_PARENTS, True), (MOST_PARENTS + 1, False)):
-        routing, votes = make(parents=parents)
+def test_few_pairs_of_child_and_parent_are_fused_and_many_are_not() -> None:
+    for children, parents, fused in ((4, MOST_PAIRS // 4, True), (1, MOST_PAIRS + 1, False), (192, 10, False)):
+        routing, votes = make(children, parents, size=2)
         assert ("FusedAttention" in routing(votes).pose.grad_fn.name()) is fused
 
 
