@@ -23,9 +23,11 @@ pytestmark = [
     pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="only a clone has the documentation"),
 ]
 # Pages with several comparisons, whose reports take long to draw, or with exports and searches: 'make test-slow'.
+# tests/test_own_images_walk.py takes the path of docs/own-images.md.
 SLOW = (
     "docs/all-routings.md",
     "docs/export.md",
+    "docs/own-images.md",
     "docs/which.md",
     "docs/routings/index.md",
     "docs/routings/trainable.md",
