@@ -12,11 +12,12 @@ from docs_parts.found import routing_of
 from docs_parts.marks import Maker, table
 from torchcaps.analysis.intervals import Interval
 from torchcaps.compare.table import differences, percent
-from torchcaps.files import read_json
+from torchcaps.files import read_json, read_yaml
 
+SETTINGS = Path(__file__).parents[2] / "examples" / "all-routings.yaml"
 NOTHING = "Not measured yet: the command above does it with `--data {}`."
 Results = list[dict[str, Any]]
-BASELINE = "sr-capsnet:routing=uniform,votes=vector"
+BASELINE = "`uniform`"
 HEADS = {"average": "average pooling", "max": "max pooling", "fc": "fully connected"}
 
 
@@ -25,24 +26,27 @@ def all_routings(results: Path, data: str) -> str:
     path = results / "all-routings" / f"{data}.json"
     if not path.is_file():
         return NOTHING.format(data)
-    found: dict[str, Results] = read_json(path)
-    ordered = {BASELINE: found[BASELINE]} | found  # differences are from the first; files are sorted by name
+    found = chosen_rates(read_json(path))
+    baseline = next(label for label in found if head_name(label) == BASELINE)
+    ordered = {baseline: found[baseline]} | found  # differences are from the first; files are sorted by name
     gaps = differences(ordered)
     rows = [
         [
             head_name(label),
+            peak_rate(label),
             percent(run["validation_accuracy"] for run in runs),
             percent(run["test_accuracy"] for run in runs),
-            "baseline" if label == BASELINE else _gap(gaps.get(label)),
+            "baseline" if label == baseline else _gap(gaps.get(label)),
             f"{runs[0]['parameters']:,}",
             f"{statistics.fmean(run['images_per_second'] for run in runs):,.0f}",
         ]
         for label, runs in sorted(found.items(), key=lambda each: -_mean(each[1]))
     ]
-    columns = ["head", "validation, %", "test, %", "test minus baseline, points", "parameters", "training, images/s"]
+    columns = ["head", "peak rate", "validation, %", "test, %", "test minus baseline, points", "parameters"]
+    columns.append("training, images/s")
     learned = differences(ordered, "validation_accuracy")
     words = [f"On test images: {_verdicts(gaps)}", f"On validation images: {_verdicts(learned)}"]
-    return "\n\n".join([_budget(found), table(columns, rows, numbers=5), *words])
+    return "\n\n".join([_budget(found), table(columns, rows, numbers=6), *words])
 
 
 def head_name(label: str) -> str:
@@ -55,6 +59,30 @@ def head_name(label: str) -> str:
     options = dict(part.split("=") for part in text.split(",") if part)
     routing = routing_of(model, options)
     return f"`{routing}`" if routing else f"plain: {HEADS[options.get('head', 'average')]}"
+
+
+def peak_rate(label: str) -> str:
+    """The peak of a network's one-cycle schedule: its own, or the shared one.
+
+    >>> peak_rate("sr-capsnet"), peak_rate("sr-capsnet:routing=em,schedule=one-cycle:0.003:0.1")
+    ('0.01', '0.003')
+    """
+    own = re.search(r"schedule=([^,]+)", label)
+    return (own[1] if own else read_yaml(SETTINGS)["schedule"]).split(":")[1]
+
+
+def chosen_rates(found: dict[str, Results]) -> dict[str, Results]:
+    """Of the networks that differ only in their learning rate, the one that is best on validation images."""
+    heads: dict[str, list[str]] = {}
+    for label in found:
+        heads.setdefault(head_name(label), []).append(label)
+    seeds = {head: min(len(found[label]) for label in labels) for head, labels in heads.items()}
+
+    def accuracy(label: str) -> float:
+        return statistics.fmean(run["validation_accuracy"] for run in found[label][: seeds[head_name(label)]])
+
+    best = (max(labels, key=accuracy) for labels in heads.values())
+    return {label: found[label] for label in best}
 
 
 def _mean(runs: Results) -> float:

@@ -208,6 +208,8 @@ def test_the_comparison_of_all_routings_shows_the_best_head_first_and_difference
         "sr-capsnet": (0.90, 0.921, 0.91),
         "resnet20:head=max": (0.70, 0.72, 0.711),
         "resnet20": (0.85, 0.75, 0.83),
+        "resnet20:schedule=one-cycle:0.003:0.1": (0.9,),  # with a worse accuracy on validation images
+        "resnet20:head=max,schedule=one-cycle:0.003:0.1": (0.69, 0.71, 0.70),
     }
     found = {
         label: [
@@ -218,14 +220,15 @@ def test_the_comparison_of_all_routings_shows_the_best_head_first_and_difference
     }
     write_json(tmp_path / "results" / "all-routings" / "cifar-10.json", found)
     text = pages.all_makers(tmp_path / "results")["all-routings"]("cifar-10")
-    rows = [line.split(" | ")[:4] for line in text.splitlines() if line.startswith("| ")][2:]
+    rows = [line.split(" | ")[:5] for line in text.splitlines() if line.startswith("| ")][2:]
     assert [row[0] for row in rows] == [
         "| `self-routing`",
         "| `uniform`",
         "| plain: average pooling",
         "| plain: max pooling",
     ]
-    assert [row[3] for row in rows] == ["+10.03 ± 0.14", "baseline", "+0.00 ± 15.51", "-9.97 ± 0.14"]
+    assert [row[1] for row in rows] == ["0.01", "0.01", "0.01", "0.003"], "chosen on validation images"
+    assert [row[4] for row in rows] == ["+10.03 ± 0.14", "baseline", "+0.00 ± 15.51", "-11.00 ± 0.00"]
     assert "2 epochs, 3 seeds, 24,300 test images" in text
     unclear = "no difference can be told: plain: average pooling."
     assert f"On test images: better than the baseline: `self-routing`; worse: plain: max pooling; {unclear}" in text
