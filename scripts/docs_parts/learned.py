@@ -16,7 +16,7 @@ from torchcaps.files import read_yaml
 from torchcaps.html import escape_markdown
 from torchcaps.reproduce.estimate import images_shown, job_cost
 from torchcaps.reproduce.jobs import Job, digest
-from torchcaps.reproduce.report import ClaimVerdicts, describe_verdict, remaining_jobs
+from torchcaps.reproduce.report import ClaimVerdicts, describe_cost, describe_verdict, remaining_jobs
 from torchcaps.reproduce.results import CellResult
 from torchcaps.reproduce.spec import TOPICS
 from torchcaps.reproduce.tables import format_published, format_value
@@ -117,7 +117,7 @@ def _open(results: Path, claims: dict[str, ClaimVerdicts]) -> tuple[str, str]:
         known += paper_results(profiles)
     papers = ", ".join(f"{number} of [{paper}](papers/{paper}.md)" for paper, number in counts.items() if number)
     plural = "claim is" if counts.total() == 1 else "claims are"
-    cost = f"about {job_cost(jobs, known)} core-hours"
+    cost = describe_cost(job_cost(jobs, known))
     return f"{counts.total()} open, {cost}", f"{counts.total()} {plural} not testable yet ({papers}); {cost}."
 
 
