@@ -179,8 +179,9 @@ def trained(result: Result) -> str:
     columns = ["network", "trained on", "clean", *(f"{attack}, {epsilon:g}" for attack, epsilon in shown), "sanity"]
     least, attacks = min(settings["epsilons"]), set(settings["attacks"])
     lines = []
+    kinds = dict.fromkeys(run["trained_on"] for run in runs)
     for capsules, plain in PAIRS:
-        for kind in dict.fromkeys(run["trained_on"] for run in runs):
+        for kind in (each for each in kinds if (capsules, each) in groups):
             left = [[100 * _left(run, attacks, least) for run in groups[each, kind]] for each in (capsules, plain)]
             gap = paired_interval((1, -1), left)
             lines.append(
