@@ -204,7 +204,7 @@ Differences in the accuracy that the stronger of the two attacks leaves at epsil
 {chr(10).join(lines)}
 
 `python -m benchmarks.robust_training` repeats it. One short training, one rate per network: it compares networks under
-this budget, not the best that each can reach. A network that is less accurate on clean digits has less to lose."""
+this budget, not the best that each can reach. The networks also differ on clean digits."""
 
 
 def _left(run: Result, attacks: set[str], epsilon: float) -> float:
